@@ -1,0 +1,112 @@
+"""Multi-head attention with a softmax over keys."""
+
+from typing import Annotated, Any
+
+from torch import Tensor, nn
+
+from tfexp.components.attend import Form, attend, attend_with_logits
+from tfexp.components.base import Attention, AttentionContext, Linear, Score, note
+from tfexp.errors import ConfigError
+from tfexp.registry import check_choice, create, register
+from tfexp.schema import ChoiceOf, Range
+
+
+@register(
+    "attention",
+    "softmax",
+    gives={"causal", "bidirectional", "query_key", "score_bias", "padding", "exact"},
+)
+class SoftmaxAttention(Attention):
+    """Let every position take a weighted mean of values, in several heads at once.
+
+    head_h = softmax(score(Q_h, K_g) + bias) V_g,  out = concat(head_1 .. head_H) W_O, where
+    consecutive query heads share a key/value head g if n_kv_heads < n_heads: n_kv_heads = n_heads
+    is multi-head, 1 multi-query, anything between grouped-query attention.
+
+    Args:
+        d_model: Width D.
+        n_heads: Query heads H.
+        n_kv_heads: Key/value heads; divides n_heads.
+        head_dim: Width K of queries and keys.
+        attention_dropout: Rate on the attention weights.
+        score: How well a query fits a key; `scaled_dot` in the paper.
+        value_dim: Width of a value head; null = head_dim.
+        bias: Biases in the query, key and value projections.
+        output_bias: Bias in the output projection; null = as `bias`.
+        qk_norm: A norm over each head of queries and keys, before positions rotate them, or null.
+        form: How softmax attention is computed: `plain`, `fused`, or `auto`, the measured faster.
+
+    Shapes:
+        x (B, T, D), memory (B, S, D) or None = x -> (B, T, D).
+        D (H K + G K + G Kv) + H Kv D parameters, biases apart.
+
+    Source: Vaswani et al., 2017, arXiv:1706.03762, section 3.2; Shazeer, 2019, arXiv:1911.02150;
+        Ainslie et al., 2023, arXiv:2305.13245; QK-norm: Dehghani et al., 2023, arXiv:2302.05442.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int,
+        head_dim: int,
+        attention_dropout: float,
+        *,
+        score: Annotated[Any, ChoiceOf("score")] = "scaled_dot",
+        value_dim: Annotated[int | None, Range(ge=1)] = None,
+        bias: bool = False,
+        output_bias: bool | None = None,
+        qk_norm: Annotated[Any, ChoiceOf("norm")] = None,
+        form: Form = "auto",
+    ) -> None:
+        super().__init__()
+        if n_heads % n_kv_heads:
+            raise ConfigError(f"model.n_kv_heads: must divide n_heads={n_heads}, got {n_kv_heads}")
+        self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
+        self.value_dim = head_dim if value_dim is None else value_dim
+        self.dropout, self.form = attention_dropout, form
+        self.query = Linear(d_model, n_heads * head_dim, bias)
+        self.key = Linear(d_model, n_kv_heads * head_dim, bias)
+        self.value = Linear(d_model, n_kv_heads * self.value_dim, bias)
+        with_output_bias = bias if output_bias is None else output_bias
+        self.output = Linear(n_heads * self.value_dim, d_model, with_output_bias, role="residual")
+        self.score: Score = create("score", check_choice("score", score, "score"), {"head_dim": head_dim})
+        self.query_norm, self.key_norm = _head_norm(qk_norm, head_dim), _head_norm(qk_norm, head_dim)
+
+    def forward(self, x: Tensor, context: AttentionContext, memory: Tensor | None = None) -> Tensor:
+        source = x if memory is None else memory
+        query = _split(self.query(x), self.n_heads)  # (B, H, T, K)
+        key = _split(self.key(source), self.n_kv_heads)  # (B, G, S, K)
+        value = _split(self.value(source), self.n_kv_heads)  # (B, G, S, Kv)
+        query, key = self.query_norm(query), self.key_norm(key)
+        if context.signals.query is not None:
+            query = context.signals.query(query)
+        if context.signals.key is not None:
+            key = context.signals.key(key)
+        heads = self._attend(query, key, value, context)  # (B, H, T, Kv)
+        return self.output(note("concat", heads.transpose(1, 2).flatten(2)))  # (B, T, H*Kv) -> (B, T, D)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: AttentionContext) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        if self.score.dot_product:
+            query, key, scale = self.score.transform(query, key)
+            return attend(query, key, value, scale, context, dropout, self.form)
+        repeats = self.n_heads // self.n_kv_heads
+        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
+        logits = self.score.logits(query, key)  # (B, H, T, S)
+        flops = len(query) * self.score.flops(self.n_heads, self.head_dim, query.shape[2], key.shape[2])
+        return attend_with_logits(note("scores", logits, flops), value, context, dropout)
+
+    def extra_flops(self, n_queries: int, n_keys: int) -> int:
+        mixing = 2 * self.n_heads * self.value_dim * n_queries * n_keys
+        return self.score.flops(self.n_heads, self.head_dim, n_queries, n_keys) + mixing
+
+
+def _split(x: Tensor, n_heads: int) -> Tensor:
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (B, T, H*K) -> (B, H, T, K)
+
+
+def _head_norm(choice: Any, head_dim: int) -> nn.Module:
+    if choice is None:
+        return nn.Identity()
+    return create("norm", check_choice("norm", choice, "qk_norm"), {"d_model": head_dim})

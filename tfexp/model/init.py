@@ -1,0 +1,41 @@
+"""Initial values: one random stream per parameter path.
+
+Two variants of a model that share a parameter's path and shape share its initial value for one
+seed, whatever else differs between them.
+"""
+
+import torch
+from torch import nn
+
+from tfexp.components.base import Init, Linear
+from tfexp.streams import stream_seed, torch_stream
+
+
+def init_parameters(model: nn.Module, recipe: Init, seed: int) -> None:
+    """Draw every parameter of `model` from the stream `init/<path>`.
+
+    Linear maps and embeddings follow the recipe; biases are zero. Any other module with parameters
+    of its own keeps torch's convention: if it has `reset_parameters`, that is called with the
+    global generator at the start of the module's stream, else the constructor's values stay.
+    """
+    seen: set[int] = set()
+    with torch.no_grad():
+        for path, module in model.named_modules():
+            own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+            seen.update(id(p) for p in own)
+            if own:
+                _init_module(path, module, recipe, seed)
+
+
+def _init_module(path: str, module: nn.Module, recipe: Init, seed: int) -> None:
+    if isinstance(module, nn.Embedding):
+        recipe.embedding(module.weight, torch_stream(seed, f"init/{path}.weight"))
+    elif isinstance(module, nn.Linear):
+        role = module.role if isinstance(module, Linear) else "hidden"
+        recipe.linear(module.weight, role, torch_stream(seed, f"init/{path}.weight"))
+        if module.bias is not None:
+            module.bias.zero_()
+    elif callable(reset := getattr(module, "reset_parameters", None)):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(stream_seed(seed, f"init/{path}"))
+            reset()

@@ -1,0 +1,305 @@
+"""Slots and the components registered in them: register, discover, check, create.
+
+A component is a class or function. Its positional parameters are injected by the builder, by name
+(the geometry: `d_model`, `n_heads`, ...); its keyword-only parameters are what YAML may set. From
+the signature come the schema that config is checked against, the config-group entry of a component
+without YAML, and the reference. Standard library only: torch comes in with the components.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfexp.errors import ConfigError, RegistryError, nearest
+from tfexp.schema import ChoiceOf, ChoicesOf, Field, coerce, fields_of, positional_of, takes_anything
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+GEOMETRY = frozenset(
+    "d_model n_heads n_kv_heads head_dim d_ff n_layers layer_index max_seq_len vocab_size "
+    "attention_dropout hidden_dropout sublayers norm residual".split()
+)
+"""What the model builder can inject. `norm` and `residual` are factories, `sublayers` names."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place that a component can fill.
+
+    Args:
+        purpose: One line for `tfexp list`.
+        package: The package whose modules register tfexp's own components.
+        group: The Hydra config group, such as `model/position`.
+        injects: Names that the builder offers to positional parameters.
+        common: `module:Class` of a dataclass with keys that every choice of the slot also takes.
+    """
+
+    purpose: str
+    package: str
+    group: str
+    injects: frozenset[str] = frozenset()
+    common: str | None = None
+
+
+def _model_slot(name: str, purpose: str) -> Slot:
+    return Slot(purpose, f"tfexp.components.{name}", f"model/{name}", GEOMETRY)
+
+
+SLOTS: dict[str, Slot] = {
+    "embedding": _model_slot("embedding", "turns token ids into vectors"),
+    "position": _model_slot("position", "tells the model where a token stands"),
+    "attention": _model_slot("attention", "mixes information between positions"),
+    "score": _model_slot("score", "how well a query fits a key, inside softmax attention"),
+    "norm": _model_slot("norm", "keeps the scale of activations"),
+    "norm_placement": _model_slot("norm_placement", "where norms and residuals sit around a sublayer"),
+    "residual": _model_slot("residual", "joins a sublayer's output to its input"),
+    "feedforward": _model_slot("feedforward", "transforms each position on its own"),
+    "head": _model_slot("head", "turns hidden states into logits"),
+    "init": _model_slot("init", "draws the initial parameters"),
+    "task": Slot("what is trained and how it is scored", "tfexp.tasks", "task"),
+    "data": Slot("where the text comes from", "tfexp.data.source", "data", common="tfexp.data.spec:DataSpec"),
+    "tokenizer": Slot("turns text into ids", "tfexp.data.tokenizer", "data/tokenizer"),
+    "optim": Slot("updates the parameters", "tfexp.training.optim", "optim", frozenset({"model"})),
+    "schedule": Slot(
+        "the learning rate over time", "tfexp.training.schedule", "schedule", frozenset({"max_steps", "d_model"})
+    ),
+    "logger": Slot("mirrors the record to a dashboard", "tfexp.training.logger", "logger", frozenset({"run"})),
+    "generation": Slot("chooses the next token", "tfexp.generation.strategy", "generation"),
+}
+
+TRAITS: dict[str, str] = {
+    "causal": "can keep a position from seeing later ones",
+    "bidirectional": "can let a position see earlier and later ones",
+    "query_key": "has queries and keys that a position may rotate",
+    "score_bias": "accepts a bias added to its scores",
+    "padding": "leaves padded positions out",
+    "absolute": "marks the place in the sequence",
+    "relative": "marks the distance between two places",
+    "extrapolates": "is defined beyond the trained length",
+    "exact": "computes softmax attention exactly",
+}
+"""What a component can need of, or give to, the rest of the model."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A registered class or function with what it declares."""
+
+    slot: str
+    name: str
+    target: Callable[..., Any]
+    needs: frozenset[str] = frozenset()
+    gives: frozenset[str] = frozenset()
+    fields: tuple[Field, ...] = field(default=(), repr=False)
+    injected: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return inspect.getsourcefile(self.target) or "?"
+
+    def default_config(self) -> dict[str, Any]:
+        """The config-group entry that the signature alone gives: the name and every default."""
+        values = {f.name: "???" if f.required else f.default for f in self.fields}
+        return {"name": self.name, **values}
+
+
+_components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
+_discovered: set[str] = set()
+
+
+def register(
+    slot: str, name: str, *, needs: Iterable[str] = (), gives: Iterable[str] = ()
+) -> Callable[[Target], Target]:
+    """Register the decorated class or function under `name` in `slot`.
+
+    Args:
+        slot: One of `SLOTS`.
+        name: The paper's short name in lower case.
+        needs: Traits that some other part of the model must give.
+        gives: Traits that this component gives.
+
+    Raises:
+        RegistryError: Unknown slot or trait, a name used twice, or a signature that breaks the rule.
+    """
+
+    def add(target: Target) -> Target:
+        component = Component(
+            known_slot(slot), name, target, frozenset(needs), frozenset(gives), fields_of(target), positional_of(target)
+        )
+        _check_declaration(component)
+        _components[slot][name] = component
+        return target
+
+    return add
+
+
+def known_slot(slot: str) -> str:
+    """Return `slot` if it is one, else raise with the nearest name."""
+    if slot not in SLOTS:
+        raise RegistryError(f"unknown slot '{slot}'; {nearest(slot, SLOTS)}")
+    return slot
+
+
+def resolve(slot: str, name: str, where: str | None = None) -> Component:
+    """The component of that name; raises ConfigError with the nearest name, starting with `where`."""
+    discover_slot(known_slot(slot))
+    component = _components[slot].get(name)
+    if component is None:
+        hint = nearest(str(name), _components[slot])
+        raise ConfigError(f"{where or SLOTS[slot].group}: unknown {slot} '{name}'; {hint}")
+    return component
+
+
+def names(slot: str) -> list[str]:
+    """The registered names of a slot, sorted."""
+    discover_slot(known_slot(slot))
+    return sorted(_components[slot])
+
+
+def create(slot: str, config: Mapping[str, Any], available: Mapping[str, Any]) -> Any:
+    """Build the component that `config` names.
+
+    Args:
+        slot: One of `SLOTS`.
+        config: A checked node: `name` and the component's own keys.
+        available: What may be injected into positional parameters, by name.
+    """
+    component = resolve(slot, config["name"])
+    missing = [name for name in component.injected if name not in available]
+    if missing:
+        raise RegistryError(f"{slot}/{component.name}: nothing to inject for {', '.join(missing)} here")
+    injected = {name: available[name] for name in component.injected}
+    options = {f.name: config[f.name] for f in component.fields if f.name in config}
+    return component.target(**injected, **options)
+
+
+def check_choice(slot: str, node: Any, where: str) -> dict[str, Any]:
+    """Hold a config node against the component it names; return it complete with every default."""
+    if isinstance(node, str):
+        node = {"name": node}
+    if not isinstance(node, Mapping) or not isinstance(node.get("name"), str):
+        raise ConfigError(f"{where}: expected the name of a {slot}, got {node!r}; {nearest('', names(slot))}")
+    component = resolve(slot, node["name"], where)
+    common = common_fields(slot)
+    options = {key: value for key, value in node.items() if key != "name"}
+    return {"name": component.name, **_check_fields((*component.fields, *common), options, where)}
+
+
+def check_node(target: Callable[..., Any], node: Any, where: str) -> dict[str, Any]:
+    """Hold a config node against a dataclass or signature; return it complete with every default."""
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where}: expected a group of keys, got {node!r}")
+    return _check_fields(fields_of(target), node, where)
+
+
+def common_fields(slot: str) -> tuple[Field, ...]:
+    """The keys that every choice of a slot takes besides its own."""
+    common = SLOTS[slot].common
+    if common is None:
+        return ()
+    module, _, name = common.partition(":")
+    return fields_of(getattr(importlib.import_module(module), name))
+
+
+def discover_slot(slot: str) -> None:
+    """Import the modules of a slot's package, once, in sorted order."""
+    package_name = SLOTS[slot].package
+    if package_name in _discovered:
+        return
+    _discovered.add(package_name)
+    package = importlib.import_module(package_name)
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        importlib.import_module(f"{package_name}.{module}")
+
+
+def discover(plugins: Iterable[str] = ()) -> None:
+    """Import plugins: the installed entry points of group `tfexp.plugins`, then those named.
+
+    Args:
+        plugins: Module names, or paths of Python files.
+    """
+    for entry in sorted(entry_points(group="tfexp.plugins"), key=lambda e: e.name):
+        if entry.name not in _discovered:
+            _discovered.add(entry.name)
+            entry.load()
+    for plugin in plugins:
+        if plugin not in _discovered:
+            _import_plugin(plugin)
+            _discovered.add(plugin)
+
+
+def _import_plugin(plugin: str) -> None:
+    path = Path(plugin).expanduser()
+    is_file = plugin.endswith(".py")
+    if is_file and not path.is_file():
+        raise ConfigError(f"plugins: there is no file {plugin}")
+    try:
+        if not is_file:
+            importlib.import_module(plugin)
+            return
+        name = f"tfexp_plugin_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None  # a .py file always has a loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    except (ConfigError, RegistryError):
+        raise
+    except Exception as error:
+        raise ConfigError(f"plugins: importing '{plugin}' failed: {type(error).__name__}: {error}") from error
+
+
+def _check_declaration(component: Component) -> None:
+    slot, name, where = component.slot, component.name, f"{component.slot}/{component.name}"
+    other = _components[slot].get(name)
+    if other is not None and other.file != component.file:
+        raise RegistryError(f"{where} is registered twice: in {other.file} and in {component.file}")
+    strange = [p for p in component.injected if p not in SLOTS[slot].injects]
+    if strange:
+        raise RegistryError(
+            f"{where}: positional parameter '{strange[0]}' is not offered to this slot; make it keyword-only "
+            f"(after *) to let YAML set it, or use one of: {', '.join(sorted(SLOTS[slot].injects)) or 'none'}"
+        )
+    if takes_anything(component.target):
+        raise RegistryError(f"{where}: *args and **kwargs would swallow a typo; name every parameter")
+    reserved = {"name"} | {f.name for f in common_fields(slot)}
+    clash = [f.name for f in component.fields if f.name in reserved]
+    if clash:
+        raise RegistryError(f"{where}: the key '{clash[0]}' is taken by every {slot}; choose another")
+    for trait in component.needs | component.gives:
+        if trait not in TRAITS:
+            raise RegistryError(f"{where}: unknown trait '{trait}'; {nearest(trait, TRAITS)}")
+
+
+def _check_fields(fields: tuple[Field, ...], node: Mapping[str, Any], where: str) -> dict[str, Any]:
+    known = {f.name for f in fields}
+    for key in node:
+        if key not in known:
+            prefix = f"{where}." if where else ""
+            raise ConfigError(f"{prefix}{key}: unknown key; {nearest(str(key), known)}")
+    return {f.name: _check_field(f, node, f"{where}.{f.name}" if where else f.name) for f in fields}
+
+
+def _check_field(field: Field, node: Mapping[str, Any], where: str) -> Any:
+    if field.name not in node and field.required:
+        raise ConfigError(f"{where}: a value is missing ({field.describe()})")
+    value = node.get(field.name, field.default)
+    choice, choices = field.mark(ChoiceOf), field.mark(ChoicesOf)
+    if choice is not None:
+        optional = value is None and field.default is None
+        return None if optional else check_choice(choice.slot, value, where)
+    if choices is not None:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected a group of {choices.slot} choices, got {value!r}")
+        return {n: check_choice(choices.slot, {**(o or {}), "name": n}, f"{where}.{n}") for n, o in value.items()}
+    if is_dataclass(field.type):
+        assert isinstance(field.type, type)
+        return check_node(field.type, asdict(value) if isinstance(value, field.type) else value, where)
+    return coerce(field, value, where)
