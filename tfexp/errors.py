@@ -16,6 +16,10 @@ class ConfigError(TfexpError):
     """A key, value or combination in the config is not usable. The text starts with the dotted key."""
 
 
+class IncompatibleError(ConfigError):
+    """A component needs what no other part of the model gives; a study leaves such a cell out."""
+
+
 class RegistryError(TfexpError):
     """A slot or a name is unknown, or a component is declared in a way that cannot be built."""
 

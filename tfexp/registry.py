@@ -10,14 +10,16 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfexp.errors import ConfigError, RegistryError, nearest
+from tfexp.errors import ConfigError, RegistryError, TfexpError, nearest
 from tfexp.schema import ChoiceOf, ChoicesOf, Field, coerce, fields_of, positional_of, takes_anything
 
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -56,7 +58,12 @@ SLOTS: dict[str, Slot] = {
     "embedding": _model_slot("embedding", "turns token ids into vectors"),
     "position": _model_slot("position", "tells the model where a token stands"),
     "attention": _model_slot("attention", "mixes information between positions"),
-    "score": _model_slot("score", "how well a query fits a key, inside softmax attention"),
+    "score": Slot(
+        "how well a query fits a key, inside softmax attention",
+        "tfexp.components.score",
+        "model/attention/score",
+        GEOMETRY,
+    ),
     "norm": _model_slot("norm", "keeps the scale of activations"),
     "norm_placement": _model_slot("norm_placement", "where norms and residuals sit around a sublayer"),
     "residual": _model_slot("residual", "joins a sublayer's output to its input"),
@@ -71,7 +78,7 @@ SLOTS: dict[str, Slot] = {
         "the learning rate over time", "tfexp.training.schedule", "schedule", frozenset({"max_steps", "d_model"})
     ),
     "logger": Slot("mirrors the record to a dashboard", "tfexp.training.logger", "logger", frozenset({"run"})),
-    "generation": Slot("chooses the next token", "tfexp.generation.strategy", "generation"),
+    "generation": Slot("chooses the next token", "tfexp.generation.strategy", "generation", common="tfexp.generation.spec:GenerationSpec"),
 }
 
 TRAITS: dict[str, str] = {
@@ -102,7 +109,10 @@ class Component:
 
     @property
     def file(self) -> str:
-        return inspect.getsourcefile(self.target) or "?"
+        try:
+            return inspect.getsourcefile(self.target) or "?"
+        except (TypeError, OSError):  # a class made in a notebook or at a prompt has none
+            return "?"
 
     def default_config(self) -> dict[str, Any]:
         """The config-group entry that the signature alone gives: the name and every default."""
@@ -214,9 +224,13 @@ def discover_slot(slot: str) -> None:
     if package_name in _discovered:
         return
     _discovered.add(package_name)
-    package = importlib.import_module(package_name)
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        importlib.import_module(f"{package_name}.{module}")
+    try:
+        package = importlib.import_module(package_name)
+        for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+            importlib.import_module(f"{package_name}.{module}")
+    except BaseException:
+        _discovered.discard(package_name)  # so that the next call meets the same error, not half a slot
+        raise
 
 
 def discover(plugins: Iterable[str] = ()) -> None:
@@ -226,41 +240,53 @@ def discover(plugins: Iterable[str] = ()) -> None:
         plugins: Module names, or paths of Python files.
     """
     for entry in sorted(entry_points(group="tfexp.plugins"), key=lambda e: e.name):
-        if entry.name not in _discovered:
-            _discovered.add(entry.name)
-            entry.load()
+        _load_plugin(entry.name, entry.load)
     for plugin in plugins:
-        if plugin not in _discovered:
-            _import_plugin(plugin)
-            _discovered.add(plugin)
+        _load_plugin(plugin, partial(_import_plugin, plugin))
 
 
-def _import_plugin(plugin: str) -> None:
-    path = Path(plugin).expanduser()
-    is_file = plugin.endswith(".py")
-    if is_file and not path.is_file():
-        raise ConfigError(f"plugins: there is no file {plugin}")
+def _load_plugin(plugin: str, load: Callable[[], Any]) -> None:
+    if plugin in _discovered:
+        return
     try:
-        if not is_file:
-            importlib.import_module(plugin)
-            return
-        name = f"tfexp_plugin_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None  # a .py file always has a loader
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    except (ConfigError, RegistryError):
+        load()
+    except TfexpError:
         raise
     except Exception as error:
         raise ConfigError(f"plugins: importing '{plugin}' failed: {type(error).__name__}: {error}") from error
+    _discovered.add(plugin)
+
+
+def _import_plugin(plugin: str) -> None:
+    if not plugin.endswith(".py"):
+        importlib.import_module(plugin)
+        return
+    path = Path(plugin).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"plugins: there is no file {plugin}")
+    # Named after the whole path: two folders may hold files of one name.
+    name = "tfexp_plugin_" + re.sub(r"\W", "_", str(path.resolve()))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def _origin(component: Component) -> str:
+    """File and name of a class; the same one declared again (a reload, a notebook cell) may replace itself."""
+    return f"{component.file} ({component.target.__qualname__})"
 
 
 def _check_declaration(component: Component) -> None:
     slot, name, where = component.slot, component.name, f"{component.slot}/{component.name}"
     other = _components[slot].get(name)
-    if other is not None and other.file != component.file:
-        raise RegistryError(f"{where} is registered twice: in {other.file} and in {component.file}")
+    if other is not None and _origin(other) != _origin(component):
+        raise RegistryError(f"{where} is registered twice: in {_origin(other)} and in {_origin(component)}")
     strange = [p for p in component.injected if p not in SLOTS[slot].injects]
     if strange:
         raise RegistryError(

@@ -10,7 +10,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tfexp.errors import ConfigError, nearest
@@ -87,7 +87,7 @@ class Field:
         return f"{text} {bounds}" if bounds else text
 
 
-@lru_cache(maxsize=None)
+@cache
 def fields_of(target: Callable[..., Any]) -> tuple[Field, ...]:
     """The keys that config may set: keyword-only parameters, or all fields of a dataclass."""
     if dataclasses.is_dataclass(target):
@@ -114,7 +114,8 @@ def takes_anything(target: Callable[..., Any]) -> bool:
 def describe_type(annotation: Any) -> str:
     """`int`, `float or null`, `one of relu, gelu`: a type as a user reads it."""
     if get_origin(annotation) is Annotated:
-        return describe_type(get_args(annotation)[0])
+        inner, *marks = get_args(annotation)
+        return " ".join([describe_type(inner), *(str(mark) for mark in marks if isinstance(mark, Range))])
     if annotation is type(None):
         return "null"
     if get_origin(annotation) is Literal:
@@ -139,7 +140,7 @@ def coerce(field: Field, value: Any, where: str) -> Any:
     if not fits:
         raise ConfigError(f"{where}: expected {field.describe()}, got {value!r}{_hint(field, value)}")
     bounds = field.mark(Range)
-    if bounds is not None and isinstance(result, (int, float)) and not bounds.holds(result):
+    if bounds is not None and not _within(bounds, result):
         raise ConfigError(f"{where}: must be {bounds}, got {value!r}")
     return result
 
@@ -185,7 +186,9 @@ def _convert(annotation: Any, value: Any) -> tuple[bool, Any]:
     if annotation is Any:
         return True, value
     if origin is Annotated:
-        return _convert(get_args(annotation)[0], value)
+        inner, *marks = get_args(annotation)
+        fits, result = _convert(inner, value)
+        return fits and all(_within(mark, result) for mark in marks), result
     if origin in (Union, types.UnionType):
         options = (_convert(option, value) for option in get_args(annotation))
         return next((pair for pair in options if pair[0]), (False, None))
@@ -196,6 +199,11 @@ def _convert(annotation: Any, value: Any) -> tuple[bool, Any]:
     if origin is dict or annotation is dict:
         return isinstance(value, Mapping), dict(value) if isinstance(value, Mapping) else None
     return _convert_scalar(annotation, value)
+
+
+def _within(mark: Any, value: Any) -> bool:
+    """Whether a number is in the range that the annotation states; anything else is not bounded."""
+    return not isinstance(mark, Range) or not isinstance(value, (int, float)) or mark.holds(value)
 
 
 def _convert_sequence(annotation: Any, value: Any) -> tuple[bool, Any]:
@@ -218,21 +226,30 @@ def _convert_scalar(kind: Any, value: Any) -> tuple[bool, Any]:
     if kind is float:
         return _convert_float(value)
     if kind is int:
-        fits, number = _convert_float(value)
-        whole = fits and math.isfinite(number) and number == int(number)
-        return (True, value if isinstance(value, int) else int(number)) if whole else (False, None)
+        return _convert_int(value)
     return isinstance(value, kind), value
+
+
+def _convert_int(value: Any) -> tuple[bool, Any]:
+    if isinstance(value, int):
+        return not isinstance(value, bool), value
+    if isinstance(value, str):
+        try:
+            return True, int(value)  # not by way of a float, which holds 53 bits
+        except ValueError:
+            pass
+    fits, number = _convert_float(value)
+    whole = fits and math.isfinite(number) and number == int(number)
+    return (True, int(number)) if whole else (False, None)
 
 
 def _convert_float(value: Any) -> tuple[bool, Any]:
     if isinstance(value, bool):
         return False, None
-    if isinstance(value, (int, float)):
-        return not math.isnan(value), float(value)
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError:
-            return False, None
-        return not math.isnan(number), number
-    return False, None
+    if not isinstance(value, (int, float, str)):
+        return False, None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return False, None
+    return not math.isnan(number), number

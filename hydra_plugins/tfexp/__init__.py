@@ -1,0 +1,1 @@
+"""Hydra plugins of tfexp, found by Hydra's own discovery."""

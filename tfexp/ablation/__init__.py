@@ -1,0 +1,1 @@
+"""Studies: study -> plan -> launch -> statistics -> report. May import everything but the CLI."""

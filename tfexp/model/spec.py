@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from tfexp.components.base import require_divisible
-from tfexp.errors import ConfigError
+from tfexp.errors import IncompatibleError
 from tfexp.registry import Component, check_node, resolve
 from tfexp.schema import ChoiceOf, Range
 
@@ -105,7 +105,7 @@ class ModelSpec:
         """Refuse a combination in which a component needs what no other part gives."""
         reasons = incompatibilities({slot: self.component(slot) for slot in SLOTS_OF_A_MODEL}, self.architecture)
         if reasons:
-            raise ConfigError(reasons[0])
+            raise IncompatibleError(reasons[0])
 
 
 NEEDS_OF_ARCHITECTURE = {"decoder": {"causal", "padding"}}

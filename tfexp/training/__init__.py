@@ -1,0 +1,1 @@
+"""Running one config: data, model, Lightning, record. May import everything but ablation and the CLI."""

@@ -1,0 +1,1 @@
+"""Sources of text, one per file; each reads a `Corpus`."""

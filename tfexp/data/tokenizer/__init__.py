@@ -1,0 +1,1 @@
+"""Tokenizers, one per file; each trains a tokenizer of the tokenizers library."""

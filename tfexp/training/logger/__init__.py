@@ -1,0 +1,1 @@
+"""Mirrors of the record, one per file."""

@@ -1,0 +1,175 @@
+"""The table of components: one row or more for every registered one, with tiny options.
+
+A new component needs a row here; its reference is an independent loop in `naive.py`, or None with a reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.components import naive
+from tests.tiny import normal
+from tfexp.components.base import AttentionContext
+from tfexp.model.masks import self_attention_context
+from tfexp.registry import check_choice, create
+
+B, T, D, V = 2, 5, 8, 16
+GEOMETRY = {
+    "d_model": D,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "head_dim": 4,  # 4 heads of 4 are wider than d_model, so that a mix-up of the two is seen
+    "d_ff": 12,
+    "n_layers": 3,
+    "layer_index": 1,
+    "max_seq_len": 16,
+    "vocab_size": V,
+    "attention_dropout": 0.0,
+    "hidden_dropout": 0.0,
+    "sublayers": ("attention", "feedforward"),
+    "norm": partial(create, "norm", {"name": "layernorm"}, {"d_model": D}),
+    "residual": partial(create, "residual", {"name": "plain"}, {"d_model": D}),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to configure one component.
+
+    Args:
+        reference: (module, *inputs of the slot) -> the same numbers, by loops; None = see `no_reference`.
+        atol: For float64 values and gradients; the default fits sums of some tens of terms of size 1 to 10.
+    """
+
+    slot: str
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    reference: Callable[..., Tensor] | None = None
+    no_reference: str = ""
+    atol: float = 1e-11
+
+    @property
+    def id(self) -> str:
+        return "-".join([self.slot, self.name, *(f"{k}={v}" for k, v in self.options.items())])
+
+    def make(self, dtype: torch.dtype = torch.float64, seed: int = 0, **geometry: Any) -> Any:
+        """The component with every parameter drawn at random, so that none hides at 0 or 1."""
+        config = check_choice(self.slot, {"name": self.name, **self.options}, self.slot)
+        made = create(self.slot, config, {**GEOMETRY, **geometry})
+        if isinstance(made, nn.Module):
+            for index, parameter in enumerate(made.to(dtype).parameters()):
+                nn.init.normal_(parameter, std=0.7, generator=torch.Generator().manual_seed(100 * seed + index))
+        return made
+
+
+ACTIVATIONS = ["relu", "gelu", "gelu_tanh", "silu", "relu_squared"]
+GATES = [*ACTIVATIONS, "sigmoid", "none"]
+CASES = [
+    Case("embedding", "token", {}, naive.token),
+    Case("embedding", "token", {"scale": True}, naive.token),
+    Case("position", "none", {}, naive.no_position),
+    Case("position", "sinusoidal", {}, naive.sinusoidal),
+    Case("position", "sinusoidal", {"layout": "halves", "base": 100.0}, naive.sinusoidal),
+    Case("position", "learned", {}, naive.learned),
+    Case("position", "rope", {}, naive.rope),
+    Case("position", "rope", {"layout": "interleaved", "base": 50.0}, naive.rope),
+    Case("position", "alibi", {}, naive.alibi),
+    Case("attention", "softmax", {}, naive.attention),
+    Case("attention", "softmax", {"form": "plain"}, naive.attention),
+    Case("attention", "softmax", {"form": "fused"}, naive.attention),
+    Case("attention", "softmax", {"bias": True, "value_dim": 3}, naive.attention),
+    Case("attention", "softmax", {"bias": True, "output_bias": False}, naive.attention),
+    Case("attention", "softmax", {"qk_norm": "rmsnorm", "form": "plain"}, naive.attention),
+    Case("attention", "softmax", {"score": "dot", "form": "fused"}, naive.attention),
+    Case("attention", "softmax", {"score": "cosine", "form": "plain"}, naive.attention),
+    Case("attention", "softmax", {"score": "cosine", "form": "fused"}, naive.attention),
+    Case("attention", "softmax", {"score": "additive", "value_dim": 5}, naive.attention),
+    Case("score", "dot", {}, naive.scores),
+    Case("score", "scaled_dot", {}, naive.scores),
+    Case("score", "scaled_dot", {"scale": 0.3}, naive.scores),
+    Case("score", "additive", {}, naive.scores),
+    Case("score", "additive", {"width": 3}, naive.scores),
+    Case("score", "cosine", {}, naive.scores),
+    Case("score", "cosine", {"scale": 2.0, "learned": False}, naive.scores),
+    Case("norm", "layernorm", {}, naive.layernorm),
+    Case("norm", "layernorm", {"bias": False, "eps": 1e-2}, naive.layernorm),
+    Case("norm", "layernorm", {"eps_place": "sigma", "eps": 1e-2}, naive.layernorm),
+    Case("norm", "rmsnorm", {}, naive.rmsnorm),
+    Case("norm", "rmsnorm", {"eps": 1e-2}, naive.rmsnorm),
+    Case("norm_placement", "pre", {}, naive.pre),
+    Case("norm_placement", "post", {}, naive.post),
+    Case("residual", "plain", {}, naive.residual),
+    *(Case("feedforward", "mlp", {"activation": a, "bias": True}, naive.mlp) for a in ACTIVATIONS),
+    Case("feedforward", "mlp", {}, naive.mlp),
+    *(Case("feedforward", "glu", {"activation": a, "bias": True}, naive.glu) for a in GATES),
+    Case("feedforward", "glu", {}, naive.glu),
+    Case("head", "lm", {}, naive.lm),
+    Case("head", "lm", {"bias": True}, naive.lm),
+    Case("init", "gpt2", {}, None, "random; its law is in test_properties"),
+    Case("init", "xavier", {}, None, "random; its law is in test_properties"),
+]
+MODULES = [case for case in CASES if case.slot != "init"]
+
+
+# --- what each slot is given, and how it is called ---------------------------------------------
+
+IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+POSITIONS = torch.tensor([[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]])
+
+
+def heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, T, D) -> (B, n_heads, T, K): something of a head's shape, different for each head."""
+    return torch.stack([x.roll(head, dims=-1)[..., :4] for head in range(n_heads)], dim=1)
+
+
+def causal_context(x: Tensor) -> AttentionContext:
+    position = create("position", {"name": "none"}, GEOMETRY)
+    return self_attention_context(position, torch.arange(x.shape[1]), None, x.dtype)
+
+
+def act_on_everything(position: Any, x: Tensor) -> Tensor:
+    """A position's three effects in one row per sample: on embeddings, on queries and keys, on scores."""
+    places = POSITIONS[: len(x), : x.shape[1]]
+    signals = position.signals(places, places, x.dtype)
+    query = heads(x, 4) if signals.query is None else signals.query(heads(x, 4))
+    key = heads(x, 2) if signals.key is None else signals.key(heads(x, 2))
+    bias = x.new_zeros(len(x), 4, x.shape[1], x.shape[1]) if signals.bias is None else signals.bias
+    return torch.cat([part.flatten(1) for part in (position.embed(x, places), query, key, bias)], dim=1)
+
+
+SUBLAYERS = {"attention": lambda x: torch.tanh(x) * 0.5, "feedforward": lambda x: x.flip(-1) * 0.25}
+
+INPUTS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
+    "embedding": lambda x: (IDS[: len(x)],),
+    "attention": lambda x: (x, causal_context(x)),
+    "score": lambda x: (heads(x, 4), heads(x.flip(1), 4)),
+    "residual": lambda x: (x, x.flip(-1)),
+}
+CALLS: dict[str, Callable[..., Tensor]] = {
+    "position": act_on_everything,
+    "score": lambda score, query, key: score.logits(query, key),
+    "norm_placement": lambda place, x: place.exit(place.block(place.enter(x), SUBLAYERS)),
+}
+SHAPES = {
+    "position": (B, T * D + 4 * T * 4 + 2 * T * 4 + 4 * T * T),
+    "score": (B, 4, T, T),
+    "head": (B, T, V),
+}
+
+
+def inputs(slot: str, x: Tensor) -> tuple[Any, ...]:
+    return INPUTS[slot](x) if slot in INPUTS else (x,)
+
+
+def run(case: Case, module: Any, x: Tensor) -> Tensor:
+    """Call a module as its slot's contract says, on inputs made from x (B, T, D)."""
+    call = CALLS.get(case.slot, lambda module, *args: module(*args))
+    return call(module, *inputs(case.slot, x))
+
+
+def sample(dtype: torch.dtype = torch.float64, seed: int = 5) -> Tensor:
+    return normal(B, T, D, seed=seed).to(dtype)

@@ -1,0 +1,237 @@
+"""Independent references: every formula once more, from its paper, by loops over single numbers.
+
+They read the parameters of a tfexp module and nothing else of it; gradients flow through them.
+"""
+
+import cmath
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda x: x if x > 0 else 0 * x,
+    "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "relu_squared": lambda x: x * x if x > 0 else 0 * x,
+    "sigmoid": lambda x: 1 / (1 + torch.exp(-x)),
+    "none": lambda x: x,
+}
+
+
+def per_token(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of one token's features to every token of (B, T, D)."""
+    return torch.stack([torch.stack([function(token) for token in row]) for row in x])
+
+
+def affine(layer: Any, x: Tensor) -> Tensor:
+    """W x + b of one vector, one output at a time."""
+    out = [(row * x).sum() for row in layer.weight]
+    return torch.stack(out if layer.bias is None else [y + b for y, b in zip(out, layer.bias, strict=True)])
+
+
+def token(module: Any, ids: Tensor) -> Tensor:
+    rows = torch.stack([torch.stack([module.weight[i] for i in row]) for row in ids.tolist()])
+    return rows * (math.sqrt(rows.shape[-1]) if module.factor != 1 else 1)
+
+
+def residual(module: Any, x: Tensor, update: Tensor) -> Tensor:
+    return torch.stack([a + b for a, b in zip(x.flatten(), update.flatten(), strict=True)]).view(x.shape)
+
+
+def layernorm(module: Any, x: Tensor) -> Tensor:
+    def norm(token: Tensor) -> Tensor:
+        values = list(token)
+        mean = sum(values) / len(values)
+        variance = sum((v - mean) ** 2 for v in values) / len(values)
+        inside = module.eps_place == "inside"
+        spread = torch.sqrt(variance + module.eps) if inside else torch.sqrt(variance) + module.eps
+        out = torch.stack([(v - mean) / spread * g for v, g in zip(values, module.weight, strict=True)])
+        return out if module.bias is None else out + module.bias
+
+    return per_token(norm, x)
+
+
+def rmsnorm(module: Any, x: Tensor) -> Tensor:
+    def norm(token: Tensor) -> Tensor:
+        spread = torch.sqrt(sum(v * v for v in token) / len(token) + module.eps)
+        return torch.stack([v / spread * g for v, g in zip(token, module.weight, strict=True)])
+
+    return per_token(norm, x)
+
+
+def activated(name: str, x: Tensor) -> Tensor:
+    return torch.stack([ACTIVATIONS[name](value) for value in x])
+
+
+def mlp(module: Any, x: Tensor) -> Tensor:
+    return per_token(lambda u: affine(module.outer, activated(module.activation, affine(module.inner, u))), x)
+
+
+def glu(module: Any, x: Tensor) -> Tensor:
+    def gated(u: Tensor) -> Tensor:
+        return affine(module.outer, activated(module.activation, affine(module.gate, u)) * affine(module.inner, u))
+
+    return per_token(gated, x)
+
+
+def lm(module: Any, hidden: Tensor) -> Tensor:
+    return per_token(lambda token: affine(module.project, token), hidden)
+
+
+def pre(module: Any, x: Tensor) -> Tensor:
+    u = x + torch.tanh(layernorm(module.norms["attention"], x)) * 0.5
+    return u + layernorm(module.norms["feedforward"], u).flip(-1) * 0.25
+
+
+def post(module: Any, x: Tensor) -> Tensor:
+    u = layernorm(module.norms["attention"], x + torch.tanh(x) * 0.5)
+    return layernorm(module.norms["feedforward"], u + u.flip(-1) * 0.25)
+
+
+# --- attention ---------------------------------------------------------------------------------
+
+
+def dot(q: Tensor, k: Tensor) -> Tensor:
+    return (q * k).sum()
+
+
+def score(module: Any, q: Tensor, k: Tensor) -> Tensor:
+    """One query, one key -> one number; the kind is the module's class name."""
+    kind = type(module).__name__
+    if kind == "Additive":
+        return affine(module.combine, torch.tanh(affine(module.query, q) + affine(module.key, k)))[0]
+    if kind == "Cosine":
+        return module.factor * dot(q, k) / (torch.sqrt(dot(q, q)) * torch.sqrt(dot(k, k)))
+    return dot(q, k) * (module.scale if kind == "ScaledDot" else 1)
+
+
+def scores(module: Any, query: Tensor, key: Tensor) -> Tensor:
+    def square(qs: Tensor, ks: Tensor) -> Tensor:
+        return torch.stack([torch.stack([score(module, q, k) for k in ks]) for q in qs])
+
+    pairs = zip(query.flatten(0, 1), key.flatten(0, 1), strict=True)
+    return torch.stack([square(qs, ks) for qs, ks in pairs]).unflatten(0, query.shape[:2])
+
+
+def mix(logits: list[Tensor], values: list[Tensor]) -> Tensor:
+    """Softmax over the keys that are left, then the mean of their values."""
+    top = max(logit.item() for logit in logits)
+    weights = [torch.exp(logit - top) for logit in logits]
+    return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+
+
+def attention(module: Any, x: Tensor, context: Any, memory: Tensor | None = None) -> Tensor:
+    """Multi-head attention, one query of one head at a time; reads mask, signals and open bias of the context."""
+    source = x if memory is None else memory
+    return torch.stack([_attend_sample(module, x[b], source[b], context, b) for b in range(len(x))])
+
+
+def _attend_sample(module: Any, x: Tensor, source: Tensor, context: Any, b: int) -> Tensor:
+    share, signals = module.n_heads // module.n_kv_heads, context.signals
+    every_q, every_k, every_v = (
+        torch.stack([affine(layer, token) for token in tokens])
+        for layer, tokens in ((module.query, x), (module.key, source), (module.value, source))
+    )
+    heads = []
+    for h in range(module.n_heads):
+        q = _signal(signals.query, _normed(module.query_norm, _head(every_q, h, module.head_dim)), b)
+        k = _signal(signals.key, _normed(module.key_norm, _head(every_k, h // share, module.head_dim)), b)
+        v = _head(every_v, h // share, module.value_dim)
+        rows = []
+        for t in range(len(x)):
+            seen = [s for s in range(len(source)) if _allowed(context.mask, b, t, s)]
+            logits = [score(module.score, q[t], k[s]) + _bias(signals.bias, b, h, t, s) for s in seen]
+            rows.append(mix(logits, [v[s] for s in seen]) if seen else v.new_zeros(module.value_dim))
+        heads.append(torch.stack(rows))
+    return torch.stack([affine(module.output, concat) for concat in torch.cat(heads, dim=-1)])
+
+
+def _head(x: Tensor, h: int, width: int) -> Tensor:
+    return x[:, h * width : (h + 1) * width]
+
+
+def _normed(norm: Any, x: Tensor) -> Tensor:
+    return x if not list(norm.parameters()) else rmsnorm(norm, x.unsqueeze(0))[0]
+
+
+def _signal(rotate: Any, x: Tensor, b: int) -> Tensor:
+    # Positions that differ within the batch rotate each sample its own way.
+    return x if rotate is None else rotate(x.expand(2, 1, *x.shape))[b, 0]
+
+
+def _allowed(mask: Tensor | None, b: int, t: int, s: int) -> bool:
+    if mask is None:
+        return True
+    return bool(mask[b, 0, t, s] if mask.dim() == 4 else mask[t, s])
+
+
+def _bias(bias: Tensor | None, b: int, h: int, t: int, s: int) -> Tensor | float:
+    if bias is None:
+        return 0.0
+    return bias[b, h, t, s] if bias.dim() == 4 else bias[h, t, s]
+
+
+# --- positions: what `cases.act_on_everything` gathers, in the same order ------------------------
+
+
+def _gather(x: Tensor, embedded: Tensor, rotate: Callable[..., Tensor], bias: Tensor) -> Tensor:
+    rows = []
+    for b, sample in enumerate(x):
+        places = [(t if b == 0 else t + 2) for t in range(len(sample))]
+        for_queries = [rotate(sample[t].roll(h, dims=-1)[:4], places[t]) for h in range(4) for t in range(len(sample))]
+        for_keys = [rotate(sample[t].roll(h, dims=-1)[:4], places[t]) for h in range(2) for t in range(len(sample))]
+        rows.append(torch.cat([embedded[b].flatten(), *for_queries, *for_keys, bias.flatten()]))
+    return torch.stack(rows)
+
+
+def _stay(vector: Tensor, place: int) -> Tensor:
+    return vector
+
+
+def _no_bias(x: Tensor) -> Tensor:
+    return x.new_zeros(4, x.shape[1], x.shape[1])
+
+
+def no_position(module: Any, x: Tensor) -> Tensor:
+    return _gather(x, x, _stay, _no_bias(x))
+
+
+def learned(module: Any, x: Tensor) -> Tensor:
+    rows = torch.stack([module.table.weight[2 * b : 2 * b + x.shape[1]] for b in range(len(x))])
+    return _gather(x, x + rows, _stay, _no_bias(x))
+
+
+def sinusoidal(module: Any, x: Tensor) -> Tensor:
+    d = x.shape[-1]
+
+    def encoding(place: int) -> list[float]:
+        angles = [place / module.base ** (2 * i / d) for i in range(d // 2)]
+        if module.layout == "halves":
+            return [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+        return [f(a) for a in angles for f in (math.sin, math.cos)]
+
+    table = [[encoding(t + 2 * b) for t in range(x.shape[1])] for b in range(len(x))]
+    return _gather(x, x + torch.tensor(table, dtype=x.dtype), _stay, _no_bias(x))
+
+
+def rope(module: Any, x: Tensor) -> Tensor:
+    """A pair of features is one complex number, and the position multiplies it by exp(i angle)."""
+
+    def rotate(vector: Tensor, place: int) -> Tensor:
+        pairs = [(0, 1), (2, 3)] if module.layout == "interleaved" else [(0, 2), (1, 3)]
+        out = [vector[0]] * 4
+        for i, (a, b) in enumerate(pairs):
+            turned = torch.complex(vector[a], vector[b]) * cmath.exp(1j * place * module.base ** (-2 * i / 4))
+            out[a], out[b] = turned.real, turned.imag
+        return torch.stack(out)
+
+    return _gather(x, x, rotate, _no_bias(x))
+
+
+def alibi(module: Any, x: Tensor) -> Tensor:
+    bias = [[[-(2.0 ** (-2 * (h + 1))) * abs(t - s) for s in range(5)] for t in range(5)] for h in range(4)]
+    return _gather(x, x, _stay, torch.tensor(bias, dtype=x.dtype)[:, : x.shape[1], : x.shape[1]])

@@ -1,0 +1,28 @@
+"""Shared fixtures: a fixed seed for every test, and a registry that forgets what a test registered."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+
+from tfexp import registry
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # everything here runs on the CPU
+settings.register_profile("fast", max_examples=25, derandomize=True, deadline=None, database=None)
+settings.load_profile("fast")
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def scratch_registry():
+    """The registry; what the test registers or discovers in it from outside tfexp is undone after it."""
+    yield registry
+    for components in registry._components.values():
+        for name in [n for n, c in components.items() if not c.target.__module__.startswith("tfexp.")]:
+            del components[name]
+    registry._discovered -= {name for name in registry._discovered if not name.startswith("tfexp.")}

@@ -1,0 +1,178 @@
+"""Invariances of the whole tiny model, over everything that is registered, and models known to break each."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from tests.model import checks
+from tests.tiny import close, ids, model
+from tfexp.components.base import FeedForward, Position
+from tfexp.registry import names, register, resolve
+
+POSITIONS, SCORES, NORMS, PLACEMENTS, FEEDFORWARDS = map(
+    names, ("position", "score", "norm", "norm_placement", "feedforward")
+)
+SLOTS = ("position", "score", "norm", "norm_placement", "feedforward")
+EVERY = list(product(POSITIONS, SCORES, NORMS, PLACEMENTS, FEEDFORWARDS))
+# Every position with every score; the other slots take turns.
+SOME = [(p, s, NORMS[i % 2], PLACEMENTS[i // 2 % 2], FEEDFORWARDS[i // 4 % 2]) for i, (p, s) in
+        enumerate(product(POSITIONS, SCORES))]  # fmt: skip
+CHECKS = [
+    checks.check_right_padding,
+    checks.check_left_padding,
+    checks.check_pad_ids,
+    checks.check_batch_mates,
+    checks.check_explicit_positions,
+    checks.check_blocked_rows,
+]
+
+
+def variant(choice: tuple[str, ...], form: str = "auto", **changes):
+    position, score, norm, placement, feedforward = choice
+    return model(
+        position=position,
+        attention={"name": "softmax", "score": score, "form": form},
+        norm=norm,
+        norm_placement=placement,
+        feedforward=feedforward,
+        n_kv_heads=1,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("choice", EVERY, ids="-".join)
+def test_g23_no_gradient_comes_from_the_future(choice):
+    checks.check_causality(variant(choice))
+
+
+@pytest.mark.parametrize("choice", SOME, ids="-".join)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_invariance(check, choice):
+    check(variant(choice))
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("check", [checks.check_causality, *CHECKS], ids=lambda check: check.__name__[6:])
+def test_invariance_in_the_plain_form(check, position):
+    check(variant((position, "scaled_dot", "layernorm", "pre", "mlp"), form="plain"))
+
+
+@pytest.mark.parametrize("choice", SOME, ids="-".join)
+def test_h11_evaluation_is_deterministic_whatever_the_dropout(choice):
+    rates = {"embedding": 0.5, "attention": 0.5, "residual": 0.5, "hidden": 0.5}
+    with_dropout = variant(choice, dropout=rates)
+    checks.check_deterministic(with_dropout)
+    close(with_dropout(ids()).logits, variant(choice)(ids()).logits, atol=0.0)
+    with pytest.raises(AssertionError):
+        checks.check_deterministic(with_dropout.train())
+
+
+@pytest.mark.parametrize("site", ["embedding", "attention", "residual", "hidden"])
+def test_g38_each_dropout_site_acts_alone(site):
+    trained = model(position="rope", dropout={site: 0.5}).train()
+    with pytest.raises(AssertionError):
+        checks.check_deterministic(trained)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_relative_positions_and_only_they_forget_a_shift(position):
+    if {"relative"} & resolve("position", position).gives or position == "none":
+        checks.check_shift(model(position=position))
+    else:
+        with pytest.raises(AssertionError, match="not close"):
+            checks.check_shift(model(position=position))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("form", ["plain", "fused"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_h18_a_model_in_half_precision_is_near_the_full_one(position, form, dtype):
+    half = model(position=position, attention={"name": "softmax", "form": form}, dtype=dtype)
+    tokens, mask = ids(), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    out = half(tokens, mask).logits
+    assert out.dtype == dtype
+    expected = half.double()(tokens, mask).logits
+    # bfloat16 rounds to 2^-9, float16 to 2^-12, of logits up to 30, in some tens of steps.
+    close(out.double(), expected, atol={torch.bfloat16: 1.0, torch.float16: 0.1}[dtype])
+
+
+# --- models that are known to break each ---------------------------------------------------------
+
+
+class LooksAhead(FeedForward):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x):
+        return x.flip(1)
+
+
+class AveragesTheBatch(FeedForward):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x):
+        return x - x.mean(dim=0, keepdim=True)
+
+
+class CountsFromTheStart(Position):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def embed(self, x, positions):
+        return x + torch.arange(x.shape[1], dtype=x.dtype).view(1, -1, 1) * torch.arange(x.shape[2])
+
+
+class SumsOverTheBatch(Position):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def embed(self, x, positions):
+        return x + torch.arange(x.shape[2]) * positions.to(x.dtype).mean()
+
+
+class DividesByNothing(FeedForward):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x):
+        return x / x[1:].sum().sub(x[1:].sum())
+
+
+class Restless(FeedForward):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(x, 0.5, training=True)
+
+
+BROKEN = [
+    (checks.check_causality, "feedforward", LooksAhead),
+    (checks.check_right_padding, "feedforward", LooksAhead),
+    (checks.check_left_padding, "position", CountsFromTheStart),
+    (checks.check_pad_ids, "feedforward", LooksAhead),
+    (checks.check_batch_mates, "feedforward", AveragesTheBatch),
+    (checks.check_explicit_positions, "position", SumsOverTheBatch),
+    (checks.check_blocked_rows, "feedforward", DividesByNothing),
+    (checks.check_deterministic, "feedforward", Restless),
+    (checks.check_shift, "position", SumsOverTheBatch),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "slot", "broken"), BROKEN, ids=[f"{c.__name__[6:]}-{b.__name__}" for c, _, b in BROKEN]
+)
+def test_a_broken_model_is_seen(scratch_registry, check, slot, broken):
+    register(slot, "broken")(broken)
+    with pytest.raises(AssertionError):
+        check(model(**{slot: "broken"}))
+
+
+def test_a_model_without_the_mask_is_seen(monkeypatch):
+    monkeypatch.setattr("tfexp.model.masks.causal_mask", lambda q, k: torch.ones(len(q), len(k), dtype=torch.bool))
+    open_model = model(attention={"name": "softmax", "form": "plain"})
+    with pytest.raises(AssertionError, match="the future leaks"):
+        checks.check_causality(open_model)
+    assert (checks.future_gradients(open_model) > 0).all()

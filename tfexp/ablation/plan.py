@@ -1,0 +1,172 @@
+"""From a study to cells: frozen configs, their folders, parameters and FLOPs, before anything runs."""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from tfexp.ablation.study import Study, Variant
+from tfexp.config.compose import compose_tree
+from tfexp.config.freeze import freeze, to_plain
+from tfexp.errors import IncompatibleError, RunError
+from tfexp.files import write_json, write_text
+from tfexp.model.count import count_parameters, flops_per_token, meta_model
+from tfexp.model.spec import ModelSpec
+from tfexp.training.record import Record
+from tfexp.training.run import plan_run
+from tfexp.training.signature import signature
+
+PLAN_VERSION = 1  # of plan.json, documented in docs/records.md
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One variant with one seed.
+
+    Args:
+        variant: Name of the variant.
+        seed: Of all its random streams.
+        hash: Names the run.
+        folder: Of the run's record.
+        config_file: The frozen config, as it will run.
+        signature: The run in one line.
+        parameters: Of the model.
+        flops_per_token: Of a training step.
+        tokens: That training will see.
+    """
+
+    variant: str
+    seed: int
+    hash: str
+    folder: str
+    config_file: str
+    signature: str
+    parameters: int
+    flops_per_token: float
+    tokens: int
+
+    @property
+    def record(self) -> Record:
+        return Record(Path(self.folder))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a study.
+
+    Args:
+        study: As it was stated.
+        overrides: Of the user, on top of the study's base.
+        folder: `outputs/studies/<name>`.
+        cells: What will run.
+        pruned: Variant -> why it cannot work.
+    """
+
+    study: Study
+    overrides: tuple[str, ...]
+    folder: Path
+    cells: tuple[Cell, ...]
+    pruned: dict[str, str]
+
+    def command(self) -> str:
+        """The command that runs this plan."""
+        return shlex.join(["tfexp", "ablate", f"ablation={self.study.name}", *self.overrides])
+
+    def save(self) -> None:
+        """Write plan.json."""
+        value = {
+            "plan_version": PLAN_VERSION,
+            "study": asdict(self.study),
+            "overrides": list(self.overrides),
+            "command": self.command(),
+            "cells": [asdict(cell) for cell in self.cells],
+            "pruned": self.pruned,
+        }
+        write_json(self.folder / "plan.json", value)
+
+
+def make_plan(overrides: Sequence[str], config_dir: str | None = None) -> Plan:
+    """Compose every cell, check it, prepare its data, and freeze it into the study's folder.
+
+    Args:
+        overrides: Of the command line; `ablation=NAME` among them.
+        config_dir: A folder with groups or choices of your own.
+
+    Raises:
+        ConfigError: The study, or one of its cells, could not run.
+    """
+    tree = compose_tree(overrides, config_dir)
+    plain = OmegaConf.to_container(tree, resolve=True)
+    assert isinstance(plain, dict)
+    study = Study.from_config(plain.get("ablation"), plain.get("seeds"))
+    own = tuple(o for o in overrides if o.lstrip("+").partition("=")[0] not in ("ablation", "seeds"))
+    outputs = Path(str(plain["outputs"]))
+    folder = outputs / "studies" / study.name
+    _make_folder(folder / "cells")
+    cells, pruned = [], {}
+    for variant in study.all_variants():
+        try:
+            cells += list(_cells(study, variant, own, folder, config_dir))
+        except IncompatibleError as error:
+            pruned[variant.name] = str(error)
+    if not cells:
+        raise IncompatibleError(f"ablation={study.name}: no variant can run: {next(iter(pruned.values()))}")
+    seeds = () if plain.get("seeds") is None else (f"seeds={plain['seeds']}".replace(" ", ""),)
+    plan = Plan(study, (*own, *seeds), folder, tuple(cells), pruned)
+    plan.save()
+    return plan
+
+
+def load_plan(folder: Path) -> Plan:
+    """The plan in a study's folder."""
+    file = folder / "plan.json"
+    if not file.is_file():
+        raise RunError(f"{folder} is not a study: it has no plan.json")
+    value = json.loads(file.read_text(encoding="utf-8"))
+    if value["plan_version"] > PLAN_VERSION:
+        raise RunError(f"{file} was written by a newer tfexp (plan version {value['plan_version']})")
+    cells = tuple(Cell(**cell) for cell in value["cells"])
+    return Plan(Study(**value["study"]), tuple(value["overrides"]), folder, cells, value["pruned"])
+
+
+def _cells(
+    study: Study, variant: Variant, own: Sequence[str], folder: Path, config_dir: str | None
+) -> Iterator[Cell]:
+    # What the user says on the command line is stronger than the study's base, the variant than both.
+    overrides = [*study.base, *own, *variant.overrides, "trainer.progress=false"]
+    tree = compose_tree(overrides, config_dir)
+    for seed in study.seed_list():
+        tree.seed = seed
+        planned = plan_run(freeze(tree))
+        yield _cell(variant.name, seed, planned.config, planned.record, folder)
+
+
+def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: Path) -> Cell:
+    file = folder / "cells" / f"{record.hash}.yaml"
+    write_text(file, OmegaConf.to_yaml(config))
+    plain = to_plain(config)
+    model = meta_model(ModelSpec.from_config(plain["model"]))
+    trainer, data = plain["trainer"], plain["data"]
+    return Cell(
+        variant=variant,
+        seed=seed,
+        hash=record.hash,
+        folder=os.fspath(record.folder),
+        config_file=os.fspath(file),
+        signature=signature(plain),
+        parameters=count_parameters(model).total,
+        flops_per_token=flops_per_token(model, data["seq_len"]),
+        tokens=trainer["max_steps"] * trainer["accumulate"] * data["batch_size"] * data["seq_len"],
+    )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"outputs: cannot write to {folder}: {error.strerror or error}") from error

@@ -1,0 +1,67 @@
+"""`tfexp generate RUN`: continue prompts."""
+
+import json
+import sys
+from pathlib import Path
+
+from tfexp.cli.arguments import Parser
+from tfexp.errors import ConfigError, DataError
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser("generate", "Continue prompts with a run's weights.")
+    parser.add_argument("run", metavar="RUN", help="a run's folder, the start of its hash, or last")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as temperature=0.8 top_k=40")
+    parser.add_argument("-p", "--prompt", action="append", help="a prompt; may be given several times")
+    parser.add_argument("-f", "--file", type=Path, help="a file of prompts, one per line; - for standard input")
+    parser.add_argument("-s", "--strategy", default="sample", help="a choice of `generation` (default: sample)")
+    parser.add_argument("--weights", choices=("best", "last"), default="best", help="default: best")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_outputs()
+    options = parser.parse_args(arguments)
+    from tfexp.registry import check_choice
+
+    choice = check_choice("generation", {"name": options.strategy, **_values(options.overrides)}, "generation")
+    prompts = _prompts(options.prompt, options.file)
+    from tfexp.generation.generate import generate_one
+    from tfexp.training.api import load_record
+    from tfexp.training.record import find_record
+
+    record = find_record(options.run, options.outputs)
+    model = load_record(record, options.weights)
+    results = []
+    for index, prompt in enumerate(prompts):
+        if options.json:
+            results.append({"prompt": prompt, "text": generate_one(model, prompt, choice, index)})
+            continue
+        print(prompt, end="", flush=True)
+        generate_one(model, prompt, choice, index, on_text=lambda piece: print(piece, end="", flush=True))
+        print(flush=True)
+    if options.json:
+        print(json.dumps({"run": str(record.folder), "generation": choice, "results": results}, ensure_ascii=False))
+    return 0
+
+
+def _values(overrides: list[str]) -> dict[str, object]:
+    from omegaconf import OmegaConf
+
+    for override in overrides:
+        if "=" not in override:
+            raise ConfigError(f"{override}: expected key=value; a prompt is given with --prompt")
+    node = OmegaConf.to_container(OmegaConf.from_dotlist([o.removeprefix("generation.") for o in overrides]))
+    assert isinstance(node, dict)
+    return {str(key): value for key, value in node.items()}
+
+
+def _prompts(given: list[str] | None, file: Path | None) -> list[str]:
+    if given is not None and file is not None:
+        raise ConfigError("generate: give prompts with --prompt or with --file, not both")
+    if given is not None:
+        return given
+    if file is None and sys.stdin.isatty():
+        return [""]
+    try:
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--file: cannot read {file}: {error}") from error
+    return text.splitlines() or [""]

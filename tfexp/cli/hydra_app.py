@@ -1,0 +1,28 @@
+"""Runs a task function under Hydra: `-m`, launchers, `--cfg`, `--info` and tab completion are Hydra's."""
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig
+
+from tfexp.config.compose import VERSION_BASE, conf_dir, force_values, prepare_groups
+
+
+def run_hydra(task: Callable[[DictConfig], Any], arguments: list[str]) -> None:
+    """Compose `conf/train.yaml` with the command line and call `task` once, or once per job.
+
+    Args:
+        task: A module-level function, which a launcher may send to another process.
+        arguments: What follows the verb.
+    """
+    config_dir = next((after for flag, after in pairwise([*arguments, ""]) if flag in ("--config-dir", "-cd")), None)
+    prepare_groups([a for a in arguments if "=" in a and not a.startswith("-")], config_dir)
+    before = sys.argv
+    sys.argv = [before[0], *force_values(arguments)]
+    try:
+        hydra.main(version_base=VERSION_BASE, config_path=str(conf_dir()), config_name="train")(task)()
+    finally:
+        sys.argv = before

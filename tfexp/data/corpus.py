@@ -1,0 +1,79 @@
+"""What a source yields: documents in parts, a fingerprint of them, and a report of the reading."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from tfexp.errors import DataError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents, split.
+
+    Args:
+        train, val, test: Documents of each part; `test` may be empty.
+        report: What was read, kept and dropped, by name.
+    """
+
+    train: tuple[str, ...]
+    val: tuple[str, ...]
+    test: tuple[str, ...] = ()
+    report: dict[str, int] = field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over every document of every part, in order."""
+        digest = sha256()
+        for name, documents in self.parts().items():
+            digest.update(f"{name}:{len(documents)};".encode())
+            for document in documents:
+                data = document.encode()
+                digest.update(f"{len(data)}:".encode() + data)
+        return digest.hexdigest()
+
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+
+def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
+    """Read one text file, or say which file, line and byte cannot be read.
+
+    Windows line ends become newlines. Nothing is ever replaced silently.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{key}: cannot read {path}: {error.strerror or error}") from error
+    if not data.strip():
+        raise DataError(f"{key}: {path} is empty")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{key}: {path}, line {line}: byte 0x{data[error.start]:02x} is not {encoding}; "
+            "convert the file or set data.encoding"
+        ) from error
+    except LookupError as error:
+        raise DataError(f"data.encoding: Python knows no encoding '{encoding}'") from error
+    return text.replace("\r\n", "\n")
+
+
+def split_tail(text: str, fraction: float) -> tuple[str, str]:
+    """Cut off the last `fraction` of a text, in characters."""
+    cut = len(text) - int(len(text) * fraction)
+    return text[:cut], text[cut:]
+
+
+def in_fraction(name: str, fraction: float) -> bool:
+    """Whether a document belongs to the part that holds `fraction` of all, decided by its name alone."""
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "little") < fraction * 2**64
+
+
+def split_by_name(documents: Iterable[tuple[str, str]], fraction: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split named documents into a training and a validation part."""
+    named = list(documents)
+    train = tuple(text for name, text in named if not in_fraction(name, fraction))
+    val = tuple(text for name, text in named if in_fraction(name, fraction))
+    return train, val

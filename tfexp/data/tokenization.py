@@ -1,0 +1,73 @@
+"""The tokenizer of a run: text to ids and back, with special tokens that text can never produce."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tokenizers
+
+from tfexp.errors import DataError
+
+Special = Literal["pad", "unk", "bos", "eos"]
+DEFAULT_SPECIALS: list[Special] = ["pad", "unk", "bos", "eos"]
+
+
+def special_text(name: str) -> str:
+    """`eos` -> `<eos>`: how a special token is written in a vocabulary."""
+    return f"<{name}>"
+
+
+class TokenizerRecipe:
+    """The contract of the slot `tokenizer`: how to train one, and a fast way to encode if there is one."""
+
+    def train(self, documents: Sequence[str]) -> tokenizers.Tokenizer:
+        """Train on the training part."""
+        raise NotImplementedError
+
+    def encode(self, tokenizer: "Tokenizer", documents: Sequence[str]) -> list[np.ndarray]:
+        """Ids of each document; an override must give what the library gives."""
+        return [np.array(e.ids, dtype=np.int64) for e in tokenizer.library.encode_batch_fast(list(documents))]
+
+
+class Tokenizer:
+    """A trained tokenizer of the tokenizers library.
+
+    Args:
+        library: The tokenizer; its special tokens are those added as such.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
+        # "<eos>" inside a text is four characters like any others.
+        library.encode_special_tokens = True
+        library.no_padding()
+        library.no_truncation()
+        self.library = library
+        self.vocab_size = library.get_vocab_size()
+
+    @classmethod
+    def from_file(cls, path: Path) -> "Tokenizer":
+        """Load a `tokenizer.json`."""
+        if not path.is_file():
+            raise DataError(f"there is no tokenizer file {path}")
+        return cls(tokenizers.Tokenizer.from_file(str(path)))
+
+    def special_id(self, name: Special) -> int | None:
+        """The id of a special token, or None if this tokenizer has none of that name."""
+        return self.library.token_to_id(special_text(name))
+
+    def encode(self, text: str) -> list[int]:
+        ids = self.library.encode(text).ids
+        if text and not ids:
+            raise DataError(f"the tokenizer knows none of the characters of {text[:20]!r}")
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.library.decode(list(ids), skip_special_tokens=True)
+
+    def to_json(self) -> str:
+        return self.library.to_str()
+
+    def fingerprint(self) -> str:
+        return sha256(self.to_json().encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Ways to choose the next token, one per file."""

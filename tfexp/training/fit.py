@@ -1,0 +1,177 @@
+"""Lightning's part of a run: the trainer, its callbacks, and the summary at the end."""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+
+from tfexp.config.freeze import to_plain
+from tfexp.data.blocks import TrainBlocks
+from tfexp.data.prepare import PreparedData
+from tfexp.model.count import count_parameters, flops_per_token
+from tfexp.model.transformer import Transformer
+from tfexp.registry import create
+from tfexp.tasks.base import Task
+from tfexp.training.callbacks import Checkpointer, Evaluator, Journal, StopSignal
+from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
+from tfexp.training.loader import train_loader
+from tfexp.training.machine import matmul_flops, record_of_machine
+from tfexp.training.mirror import Mirrors
+from tfexp.training.module import TrainingModule
+from tfexp.training.progress import ProgressBar
+from tfexp.training.record import SUMMARY_VERSION, Record
+
+
+def fit(
+    config: DictConfig, data: PreparedData, model: Transformer, record: Record, mirrors: Mirrors
+) -> dict[str, Any]:
+    """Train to the end, or to the signal that stops it; returns and writes the summary."""
+    trainer_settings, task = config.trainer, cast(Task, create("task", to_plain(config)["task"], {}))
+    module = _module(config, model, task)
+    progress = ProgressBar(record.folder.name, trainer_settings.max_steps) if trainer_settings.progress else None
+    started, write = time.time(), _writer(record, mirrors, progress)
+    blocks = eval_blocks(data, "val", config.data.seq_len)
+    train = TrainBlocks(
+        data.parts["train"], config.data.seq_len, config.data.batch_size, config.seed, config.data.sampling
+    )
+    with StopSignal() as stop:
+        journal, evaluator, saver = _callbacks(config, record, write, blocks, stop)
+        trainer = _trainer(config, [journal, evaluator, saver, *([progress] if progress else [])])
+        resumed = _resume_point(record)
+        loader = train_loader(train, resumed["micro_batch"] if resumed else 0, config.data.workers)
+        record.keep_metrics_until(resumed["step"] if resumed else 0)
+        try:
+            _quietly(trainer.fit, module, loader, ckpt_path=str(record.last_checkpoint) if resumed else None)
+        finally:
+            if progress:
+                progress.close()
+        if stop.received is not None and trainer.global_step < trainer_settings.max_steps:
+            raise KeyboardInterrupt
+    summary = _summary(config, data, module, journal, evaluator, record)
+    summary["seconds"]["this_process"] = round(time.time() - started, 3)
+    record.finish(summary)
+    return summary
+
+
+def _module(config: DictConfig, model: Transformer, task: Task) -> TrainingModule:
+    plain = to_plain(config)
+    optimizer = create("optim", plain["optim"], {"model": model})
+    available = {"max_steps": config.trainer.max_steps, "d_model": config.model.d_model}
+    schedule = create("schedule", plain["schedule"], available)
+    if config.trainer.compile:
+        model.compile()  # in place, so that checkpoints keep their names
+    return TrainingModule(
+        model, task, optimizer, schedule, config.seed, config.trainer.accumulate, config.trainer.clip
+    )
+
+
+def _callbacks(
+    config: DictConfig, record: Record, write: Any, blocks: Any, stop: StopSignal
+) -> tuple[Journal, Evaluator, Checkpointer]:
+    t = config.trainer
+    journal = Journal(write, [t.log_every, t.val_every], t.max_steps, t.stop_above)
+    evaluator = Evaluator(write, blocks, t.val_every, t.max_steps, t.precision, record.best_checkpoint)
+    rules = [t.val_every, *([t.checkpoint_every] if t.checkpoint_every else [])]
+    return journal, evaluator, Checkpointer(record.last_checkpoint, rules, t.max_steps, stop)
+
+
+def _trainer(config: DictConfig, callbacks: list[pl.Callback]) -> pl.Trainer:
+    t = config.trainer
+    return _quietly(
+        pl.Trainer,
+        max_steps=t.max_steps,
+        max_epochs=-1,
+        accelerator=t.accelerator,
+        devices=t.devices,
+        strategy=t.strategy,
+        precision=t.precision,
+        accumulate_grad_batches=t.accumulate,
+        callbacks=callbacks,
+        # All of these are done by the callbacks here, or not wanted.
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1_000_000_000,
+    )
+
+
+def _writer(record: Record, mirrors: Mirrors, progress: ProgressBar | None) -> Callable[[int, Mapping[str, float]], None]:
+    def write(step: int, metrics: Mapping[str, float]) -> None:
+        record.append_metrics(step, metrics)
+        mirrors.log(step, metrics)
+        if progress is not None:
+            progress.show(step, metrics)
+
+    return write
+
+
+def _resume_point(record: Record) -> dict[str, int] | None:
+    """Where the last checkpoint stands; None if there is none."""
+    if not record.last_checkpoint.is_file():
+        return None
+    checkpoint = torch.load(record.last_checkpoint, map_location="cpu", weights_only=True)
+    return {"step": checkpoint["global_step"], "micro_batch": checkpoint["tfexp"]["micro_batch"]}
+
+
+def _quietly(call: Any, *arguments: Any, **options: Any) -> Any:
+    """Call into Lightning without its advice on logging, workers and devices."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"pytorch_lightning.*")
+        warnings.filterwarnings("ignore", message=r".*(lr_scheduler\.step|isinstance\(treespec, LeafSpec\)).*")
+        return call(*arguments, **options)
+
+
+def _summary(
+    config: DictConfig,
+    data: PreparedData,
+    module: TrainingModule,
+    journal: Journal,
+    evaluator: Evaluator,
+    record: Record,
+) -> dict[str, Any]:
+    assert evaluator.best is not None
+    model = cast(Transformer, module.model)
+    device = next(model.parameters()).device
+    counted, flops = count_parameters(model), flops_per_token(model, config.data.seq_len)
+    speed = journal.tokens / journal.seconds
+    dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else torch.float32
+    return {
+        "summary_version": SUMMARY_VERSION,
+        "signature": (record.folder / "signature.txt").read_text(encoding="utf-8").strip(),
+        "hash": record.hash,
+        "seed": config.seed,
+        "status": "complete",
+        "final": evaluator.last,
+        "best": evaluator.best,
+        "checkpoint_rule": f"lowest {module.task.monitor} over all evaluations",
+        **_test_metrics(config, data, module, record),
+        "parameters": {
+            "total": counted.total, "non_embedding": counted.non_embedding, "trainable": counted.trainable,
+        },
+        "flops_per_token": flops,
+        "tokens_seen": journal.tokens,
+        "seconds": {"training": round(journal.seconds, 3)},
+        "tokens_per_s": speed,
+        "flop_utilisation": speed * flops / matmul_flops(device, dtype),
+        "data": {"fingerprint": data.fingerprint, **data.report},
+        "tokenizer": {"fingerprint": data.tokenizer.fingerprint(), "vocab_size": data.tokenizer.vocab_size},
+        **record_of_machine(device),
+    }  # fmt: skip
+
+
+def _test_metrics(config: DictConfig, data: PreparedData, module: TrainingModule, record: Record) -> dict[str, Any]:
+    """Metrics of the best weights on the test part, if there is one."""
+    if "test" not in data.parts:
+        return {}
+    module.model.load_state_dict(torch.load(record.best_checkpoint, weights_only=True)["model"])
+    blocks = eval_blocks(data, "test", config.data.seq_len)
+    return {"test": prefixed("test", evaluate(module.model, module.task, blocks, config.trainer.precision))}

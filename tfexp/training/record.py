@@ -1,0 +1,144 @@
+"""A run's folder: what ran, how far it is, what it measured. Files are written whole or not at all."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import DictConfig, OmegaConf
+
+from tfexp.errors import RunError
+from tfexp.files import write_json, write_text
+
+State = Literal["queued", "running", "complete", "failed", "diverged", "interrupted"]
+SUMMARY_VERSION = 1  # of summary.json, documented in docs/records.md
+
+
+class Record:
+    """The files of one run.
+
+    Args:
+        folder: `outputs/runs/<slug>-<hash>`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config_file = folder / "config.yaml"
+        self.metrics_file = folder / "metrics.jsonl"
+        self.summary_file = folder / "summary.json"
+        self.tokenizer_file = folder / "tokenizer.json"
+        self.last_checkpoint = folder / "checkpoints" / "last.ckpt"
+        self.best_checkpoint = folder / "checkpoints" / "best.pt"
+
+    @property
+    def hash(self) -> str:
+        return self.folder.name.rpartition("-")[2]
+
+    def create(self) -> None:
+        """Make the folder, or say why it cannot be made."""
+        try:
+            (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"outputs: cannot write to {self.folder}: {error.strerror or error}") from error
+
+    def begin(self, config: DictConfig, signature: str, tokenizer: str) -> None:
+        """Write what is about to run."""
+        write_text(self.config_file, OmegaConf.to_yaml(config))
+        write_text(self.folder / "signature.txt", signature + "\n")
+        write_text(self.tokenizer_file, tokenizer)
+        self.set_status("running")
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write the summary, then say that the run is complete."""
+        write_json(self.summary_file, summary)
+        self.set_status("complete", step=int(summary["final"]["step"]))
+
+    def set_status(self, state: State, reason: str | None = None, step: int | None = None) -> None:
+        known = self.status()
+        status = {"state": state, "reason": reason, "step": known.get("step") if step is None else step}
+        write_json(self.folder / "status.json", {**status, "updated": time.time()})
+
+    def status(self) -> dict[str, Any]:
+        """The last status, or an empty dict if nothing has run here."""
+        return _read_json(self.folder / "status.json") or {}
+
+    @property
+    def state(self) -> State | None:
+        return self.status().get("state")
+
+    def append_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        line = json.dumps({"step": step, **{name: _finite(value) for name, value in metrics.items()}})
+        with open(self.metrics_file, "a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Every complete line; one that was cut off by a crash is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        lines = self.metrics_file.read_text(encoding="utf-8").splitlines()
+        return [value for line in lines if isinstance(value := _parse(line), dict)]
+
+    def keep_metrics_until(self, step: int) -> None:
+        """Drop the lines after `step`, which a resumed run writes again."""
+        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
+        write_text(self.metrics_file, "".join(kept))
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of a complete run."""
+        summary = _read_json(self.summary_file)
+        if summary is None:
+            raise RunError(f"{self.folder} has no summary: its state is '{self.state or 'unknown'}'")
+        return summary
+
+    def config(self) -> DictConfig:
+        """The config that ran."""
+        if not self.config_file.is_file():
+            raise RunError(f"{self.folder} is not a run: it has no config.yaml")
+        loaded = OmegaConf.load(self.config_file)
+        assert isinstance(loaded, DictConfig)
+        return loaded
+
+
+def find_record(reference: str, outputs: Path) -> Record:
+    """The run that a folder, the start of a hash, or `last` names."""
+    path = Path(reference).expanduser()
+    if (path / "config.yaml").is_file():
+        return Record(path)
+    runs = all_records(outputs)
+    if not runs:
+        raise RunError(f"there are no runs under {outputs / 'runs'}; start one with: tfexp train")
+    if reference == "last":
+        return max(runs, key=lambda record: record.status().get("updated", 0.0))
+    found = [record for record in runs if record.hash.startswith(reference)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise RunError(f"'{reference}' fits {len(found)} runs: {_names(found)}; give more of the hash")
+    raise RunError(f"no run '{reference}' under {outputs / 'runs'}; there are: {_names(runs)}")
+
+
+def all_records(outputs: Path) -> list[Record]:
+    """Every run under a folder of outputs, by name."""
+    return [Record(p.parent) for p in sorted((outputs / "runs").glob("*/config.yaml"))]
+
+
+def _names(records: Iterable[Record], limit: int = 6) -> str:
+    names = [record.folder.name for record in records]
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    return _parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _finite(value: float) -> float | None:
+    # JSON has no NaN or infinity; a metric that is neither is null.
+    return value if abs(value) < float("inf") else None

@@ -1,0 +1,63 @@
+"""Score a finished run again, also at another length or on other text with the same tokenizer."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tfexp.config.freeze import freeze, to_plain
+from tfexp.data.prepare import encode_with
+from tfexp.data.tokenization import Tokenizer
+from tfexp.errors import ConfigError
+from tfexp.registry import create, resolve
+from tfexp.tasks.base import Task
+from tfexp.training.api import load_record
+from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
+from tfexp.training.record import Record
+
+
+def reevaluate(record: Record, overrides: Sequence[str] = (), weights: Literal["best", "last"] = "best") -> dict[str, Any]:
+    """Metrics of every evaluation part, named `val/...` and `test/...`.
+
+    Args:
+        record: A run.
+        overrides: Keys of `data`, such as `data.seq_len=256`; the model stays what it is.
+        weights: Of the best evaluation, or of the last step.
+
+    Raises:
+        ConfigError: An override that would change the model, or a length that it cannot take.
+    """
+    config = _with_overrides(record.config(), overrides)
+    model = load_record(record, weights)
+    tokenizer: Tokenizer = model.tokenizer
+    task = cast(Task, create("task", to_plain(config)["task"], {}))
+    data = encode_with(tokenizer, to_plain(config)["data"])
+    metrics: dict[str, Any] = {}
+    for part in ("val", "test"):
+        if part in data.parts:
+            blocks = eval_blocks(data, part, config.data.seq_len)
+            metrics |= prefixed(part, evaluate(model, task, blocks, config.trainer.precision))
+    return metrics
+
+
+def _with_overrides(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    for override in overrides:
+        key, sign, _ = override.partition("=")
+        if not sign:
+            raise ConfigError(f"{override}: expected key=value, such as data.seq_len=256")
+        if key == "data.tokenizer" or key.startswith("data.tokenizer."):
+            raise ConfigError(f"{key}: a run is bound to the vocabulary it was trained with")
+        if not key.startswith("data."):
+            raise ConfigError(f"{key}: an evaluation can change the data, not what was trained; keys: data.*")
+    changed = OmegaConf.create(to_plain(config))
+    try:
+        changed = OmegaConf.unsafe_merge(changed, OmegaConf.from_dotlist(list(overrides)))
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error).splitlines()[0]) from error
+    assert isinstance(changed, DictConfig)
+    length = changed.data.seq_len
+    extrapolates = "extrapolates" in resolve("position", changed.model.position.name).gives
+    if extrapolates and isinstance(length, int):
+        changed.model.max_seq_len = max(changed.model.max_seq_len, length)
+    return freeze(changed)

@@ -1,0 +1,137 @@
+"""One config, run: data, model, task, trainer, evaluation, record, in that order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from tfexp.config.freeze import freeze, run_hash, to_plain
+from tfexp.data.prepare import PreparedData, prepare
+from tfexp.errors import ConfigError, DivergedError
+from tfexp.model.build import build_model
+from tfexp.model.spec import ModelSpec
+from tfexp.model.transformer import Transformer
+from tfexp.registry import create
+from tfexp.training.lease import Lease
+from tfexp.training.mirror import Mirrors, RunInfo
+from tfexp.training.record import Record
+from tfexp.training.signature import signature, slug, tags
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run that is known down to its folder, before anything is trained.
+
+    Args:
+        config: Frozen, with the vocabulary size that the tokenizer gave.
+        data: Encoded parts.
+        record: Where it is or will be.
+    """
+
+    config: DictConfig
+    data: PreparedData
+    record: Record
+
+
+def plan_run(config: DictConfig) -> PlannedRun:
+    """Prepare the data and work out which folder the run belongs to."""
+    outputs = Path(config.outputs)
+    data = prepare(to_plain(config)["data"], outputs / "cache")
+    config = _with_vocabulary(config, data.tokenizer.vocab_size)
+    plain = to_plain(config)
+    name = f"{slug(plain)}-{run_hash(config, data.fingerprint)}"
+    return PlannedRun(config, data, Record(outputs / "runs" / name))
+
+
+def run(config: DictConfig, group: str | None = None) -> Record:
+    """Train what a frozen config says, unless that was done before.
+
+    A complete run is reused, an interrupted one goes on from its last checkpoint, one that another
+    process is training is left alone.
+
+    Args:
+        config: From `freeze`.
+        group: The study that asks for it, for dashboards.
+
+    Raises:
+        RunError: Another process trains this run, or its folder cannot be written.
+        DivergedError: The loss is not finite or far above its start, now or the last time.
+        KeyboardInterrupt: A signal asked for the end; the run can be resumed.
+    """
+    planned = plan_run(config)
+    record = planned.record
+    if record.state == "complete":
+        return record
+    if record.state == "diverged":
+        raise DivergedError(f"{record.status()['reason']} (recorded in {record.folder}; delete it to try again)")
+    model = build_model(_spec(planned.config), planned.config.seed)
+    mirrors = _mirrors(planned, group)
+    record.create()
+    with Lease(record.folder):
+        if record.state != "complete":  # somebody may have finished it while we waited
+            _train(planned, model, mirrors)
+    return record
+
+
+def _train(planned: PlannedRun, model: Transformer, mirrors: Mirrors) -> None:
+    from tfexp.training.fit import fit  # Lightning takes seconds to import; a reused run needs none of it
+
+    record, plain = planned.record, to_plain(planned.config)
+    record.begin(planned.config, signature(plain), planned.data.tokenizer.to_json())
+    mirrors.start()
+    status, summary = "failed", {}
+    try:
+        summary = fit(planned.config, planned.data, model, record, mirrors)
+        status = "complete"
+    except DivergedError as error:
+        status = "diverged"
+        record.set_status("diverged", str(error))
+        raise
+    except KeyboardInterrupt:
+        status = "interrupted"
+        record.set_status("interrupted", "stopped by a signal; run the same command again to go on")
+        raise
+    except BaseException as error:
+        record.set_status("failed", f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        mirrors.finish(status, _flat(summary))
+
+
+def _mirrors(planned: PlannedRun, group: str | None) -> Mirrors:
+    plain = to_plain(planned.config)
+    record = planned.record
+    info = RunInfo(record.hash, record.folder.name, record.folder, group, plain, tags(plain))
+    return Mirrors({name: create("logger", node, {"run": info}) for name, node in plain["logger"].items()})
+
+
+def _spec(config: DictConfig) -> ModelSpec:
+    return ModelSpec.from_config(to_plain(config)["model"])
+
+
+def _with_vocabulary(config: DictConfig, tokenizer_size: int) -> DictConfig:
+    wanted = config.model.vocab_size
+    if wanted == tokenizer_size:
+        return config
+    if wanted is not None and wanted < tokenizer_size:
+        raise ConfigError(
+            f"model.vocab_size: {wanted} is smaller than the tokenizer's {tokenizer_size}; use null for the tokenizer's"
+        )
+    if wanted is not None:
+        return config
+    changed = OmegaConf.create(to_plain(config))
+    changed.model.vocab_size = tokenizer_size
+    return freeze(changed)
+
+
+def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a summary under one level of names, as dashboards want them."""
+    flat: dict[str, Any] = {}
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}/{inner}": number for inner, number in value.items() if isinstance(number, (int, float))}
+        elif isinstance(value, (int, float, str)):
+            flat[name] = value
+    return flat
