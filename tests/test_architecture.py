@@ -28,7 +28,9 @@ MAY_IMPORT = {
     "config": MODEL | {"data", "tasks", "generation", "interop"},
     "training": RUN - {"training"},
     "ablation": RUN,
-    "cli": RUN | {"ablation"},
+    "registry_view": {"registry", "schema"},
+    "cli": RUN | {"ablation", "registry_view"},
+    "__main__": {"cli"},
 }
 LIGHT = {"errors", "schema", "registry", "files"}  # imported by every command, so without torch
 NEVER = {

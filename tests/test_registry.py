@@ -52,7 +52,11 @@ BAD_CHOICES = {
     "null": ("norm", None, "model.norm: expected the name of a norm, got None; choices: layernorm, rmsnorm."),
     "list": ("norm", ["rmsnorm"], "model.norm: expected the name of a norm, got ['rmsnorm']"),
     "typo_in_a_key": ("norm", {"name": "rmsnorm", "epss": 1}, "model.norm.epss: unknown key; did you mean 'eps'?"),
-    "key_of_another_choice": ("norm", {"name": "rmsnorm", "bias": True}, "model.norm.bias: unknown key; choices: eps."),
+    "key_of_another_choice": (
+        "norm",
+        {"name": "rmsnorm", "bias": True},
+        "model.norm.bias: unknown key; keys here: eps.",
+    ),
     "no_keys_at_all": ("position", {"name": "none", "base": 1}, "base: unknown key; there are no choices."),
     "geometry_is_not_a_key": ("norm", {"name": "rmsnorm", "d_model": 8}, "model.norm.d_model: unknown key"),
     "value": ("norm", {"name": "rmsnorm", "eps": "small"}, "model.norm.eps: expected float > 0, got 'small'"),
@@ -88,8 +92,8 @@ BAD_NODES = {
     "unknown_key": ({"size": 1, "sizes": 2}, "run.sizes: unknown key; did you mean 'size'?"),
     "nested_key": ({"size": 1, "inner": {"rat": 1}}, "run.inner.rat: unknown key; did you mean 'rate'?"),
     "nested_range": ({"size": 1, "inner": {"rate": -1}}, "run.inner.rate: must be >= 0, got -1"),
-    "nested_null": ({"size": 1, "inner": None}, "run.inner: expected a group of keys, got None"),
-    "not_a_group": ([1], "run: expected a group of keys, got [1]"),
+    "nested_null": ({"size": 1, "inner": None}, "run.inner: expected a group of keys (rate), got None"),
+    "not_a_group": ([1], "run: expected a group of keys (size, inner, logger), got [1]"),
     "choices_by_name_only": ({"size": 1, "logger": "rmsnorm"}, "run.logger: expected a group of norm choices, got"),
     "choices_typo": ({"size": 1, "logger": {"rmsnrm": {}}}, "run.logger.rmsnrm: unknown norm 'rmsnrm'; did you mean"),
 }

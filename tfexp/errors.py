@@ -36,13 +36,14 @@ class DivergedError(TfexpError):
     """Training produced a loss that is not finite, or far above where it started."""
 
 
-def nearest(name: str, known: Iterable[str], limit: int = 12) -> str:
+def nearest(name: str, known: Iterable[str], limit: int = 12, label: str = "choices") -> str:
     """Return a hint that ends an error message: the closest known name, or all of them.
 
     Args:
         name: What the user wrote.
         known: The names that would have been right.
         limit: How many names to list at the most.
+        label: What the names are.
     """
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.6)
@@ -51,4 +52,4 @@ def nearest(name: str, known: Iterable[str], limit: int = 12) -> str:
     if not names:
         return "there are no choices."
     shown = ", ".join(names[:limit])
-    return f"choices: {shown}{', ...' if len(names) > limit else ''}."
+    return f"{label}: {shown}{', ...' if len(names) > limit else ''}."

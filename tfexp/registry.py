@@ -25,8 +25,10 @@ from tfexp.schema import ChoiceOf, ChoicesOf, Field, coerce, fields_of, position
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 GEOMETRY = frozenset(
-    "d_model n_heads n_kv_heads head_dim d_ff n_layers layer_index max_seq_len vocab_size "
-    "attention_dropout hidden_dropout sublayers norm residual".split()
+    {
+        *("d_model", "n_heads", "n_kv_heads", "head_dim", "d_ff", "n_layers", "layer_index", "max_seq_len"),
+        *("vocab_size", "attention_dropout", "hidden_dropout", "sublayers", "norm", "residual"),
+    }
 )
 """What the model builder can inject. `norm` and `residual` are factories, `sublayers` names."""
 
@@ -78,7 +80,12 @@ SLOTS: dict[str, Slot] = {
         "the learning rate over time", "tfexp.training.schedule", "schedule", frozenset({"max_steps", "d_model"})
     ),
     "logger": Slot("mirrors the record to a dashboard", "tfexp.training.logger", "logger", frozenset({"run"})),
-    "generation": Slot("chooses the next token", "tfexp.generation.strategy", "generation", common="tfexp.generation.spec:GenerationSpec"),
+    "generation": Slot(
+        "chooses the next token",
+        "tfexp.generation.strategy",
+        "generation",
+        common="tfexp.generation.spec:GenerationSpec",
+    ),
 }
 
 TRAITS: dict[str, str] = {
@@ -205,7 +212,8 @@ def check_choice(slot: str, node: Any, where: str) -> dict[str, Any]:
 def check_node(target: Callable[..., Any], node: Any, where: str) -> dict[str, Any]:
     """Hold a config node against a dataclass or signature; return it complete with every default."""
     if not isinstance(node, Mapping):
-        raise ConfigError(f"{where}: expected a group of keys, got {node!r}")
+        keys = ", ".join(f.name for f in fields_of(target))
+        raise ConfigError(f"{where}: expected a group of keys ({keys}), got {node!r}")
     return _check_fields(fields_of(target), node, where)
 
 
@@ -267,7 +275,8 @@ def _import_plugin(plugin: str) -> None:
     # Named after the whole path: two folders may hold files of one name.
     name = "tfexp_plugin_" + re.sub(r"\W", "_", str(path.resolve()))
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    assert spec is not None  # a .py file always has a loader
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -309,7 +318,7 @@ def _check_fields(fields: tuple[Field, ...], node: Mapping[str, Any], where: str
     for key in node:
         if key not in known:
             prefix = f"{where}." if where else ""
-            raise ConfigError(f"{prefix}{key}: unknown key; {nearest(str(key), known)}")
+            raise ConfigError(f"{prefix}{key}: unknown key; {nearest(str(key), known, label='keys here')}")
     return {f.name: _check_field(f, node, f"{where}.{f.name}" if where else f.name) for f in fields}
 
 

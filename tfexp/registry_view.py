@@ -98,5 +98,3 @@ def _file(component: Component) -> str:
     path = Path(component.file)
     root = Path(tfexp.__file__).resolve().parent.parent
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-
-

@@ -4,6 +4,7 @@ A class states once, in its constructor, what it can be told; this module reads 
 config node against it. Standard library only.
 """
 
+import builtins
 import dataclasses
 import inspect
 import math
@@ -72,7 +73,7 @@ class Field:
     default: Any
     marks: tuple[Any, ...] = ()
 
-    def mark(self, kind: type) -> Any:
+    def mark(self, kind: "builtins.type") -> Any:
         """The first annotation of this kind, or None."""
         return next((mark for mark in self.marks if isinstance(mark, kind)), None)
 

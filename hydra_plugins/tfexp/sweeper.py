@@ -49,7 +49,9 @@ def report(returns: Sequence[JobReturn]) -> None:
 
     failed = [r for r in returns if r.status is not JobStatus.COMPLETED]
     if failed:
-        lines = [f"  {' '.join(r.overrides or ())}: {reason(r)}" for r in failed]
+        shared = set.intersection(*(set(r.overrides or ()) for r in returns)) if len(returns) > 1 else set()
+        own = [[o.lstrip("+") for o in r.overrides or () if o not in shared] for r in failed]
+        lines = [f"  {' '.join(overrides)}: {reason(r)}" for overrides, r in zip(own, failed, strict=True)]
         raise RunError("\n".join([f"{len(failed)} of {len(returns)} jobs failed:", *lines]))
 
 

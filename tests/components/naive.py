@@ -34,7 +34,7 @@ def affine(layer: Any, x: Tensor) -> Tensor:
 
 
 def token(module: Any, ids: Tensor) -> Tensor:
-    rows = torch.stack([torch.stack([module.weight[i] for i in row]) for row in ids.tolist()])
+    rows = torch.stack([torch.stack([module.token.weight[i] for i in row]) for row in ids.tolist()])
     return rows * (math.sqrt(rows.shape[-1]) if module.factor != 1 else 1)
 
 

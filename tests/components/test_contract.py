@@ -8,6 +8,17 @@ from torch import nn
 
 from tests.components.cases import CASES, MODULES, SHAPES, B, D, T, V, run, sample
 from tests.tiny import close
+from tfexp.components.base import (
+    Attention,
+    AttentionContext,
+    Embedding,
+    Head,
+    Init,
+    NormPlacement,
+    Position,
+    Score,
+    Signals,
+)
 from tfexp.registry import SLOTS, check_choice, names, resolve
 
 HALF = [torch.bfloat16, torch.float16]
@@ -150,3 +161,27 @@ def test_h11_attention_dropout_keeps_the_mean(score, form):
 def test_logits_have_a_score_for_each_token():
     head = next(case for case in MODULES if case.slot == "head")
     assert run(head, head.make(), sample()).shape == (B, T, V)
+
+
+UNFILLED = {
+    "embedding.table": lambda: Embedding().table(),
+    "attention": lambda: Attention()(sample(), AttentionContext()),
+    "score": lambda: Score().logits(sample(), sample()),
+    "norm_placement": lambda: NormPlacement((), nn.Identity, nn.Identity).block(sample(), {}),
+    "head.tie": lambda: Head().tie(nn.Parameter(torch.ones(2, 2))),
+    "init.linear": lambda: Init().linear(torch.ones(2, 2), "hidden", torch.Generator()),
+    "init.embedding": lambda: Init().embedding(torch.ones(2, 2), torch.Generator()),
+}
+
+
+@pytest.mark.parametrize("call", UNFILLED.values(), ids=UNFILLED)
+def test_a_contract_that_a_component_leaves_open_says_so(call):
+    with pytest.raises(NotImplementedError):
+        call()
+
+
+def test_a_position_that_overrides_nothing_does_nothing():
+    x, places = sample(), torch.arange(T)
+    assert Position().embed(x, places) is x
+    assert Position().signals(places, places, x.dtype) == Signals()
+    assert Attention().extra_flops(3, 3) == 0

@@ -13,11 +13,12 @@ from tfexp.registry import names, register, resolve
 POSITIONS, SCORES, NORMS, PLACEMENTS, FEEDFORWARDS = map(
     names, ("position", "score", "norm", "norm_placement", "feedforward")
 )
-SLOTS = ("position", "score", "norm", "norm_placement", "feedforward")
 EVERY = list(product(POSITIONS, SCORES, NORMS, PLACEMENTS, FEEDFORWARDS))
 # Every position with every score; the other slots take turns.
-SOME = [(p, s, NORMS[i % 2], PLACEMENTS[i // 2 % 2], FEEDFORWARDS[i // 4 % 2]) for i, (p, s) in
-        enumerate(product(POSITIONS, SCORES))]  # fmt: skip
+SOME = [
+    (position, score, NORMS[i % len(NORMS)], PLACEMENTS[i // 2 % len(PLACEMENTS)], FEEDFORWARDS[i % len(FEEDFORWARDS)])
+    for i, (position, score) in enumerate(product(POSITIONS, SCORES))
+]
 CHECKS = [
     checks.check_right_padding,
     checks.check_left_padding,
@@ -161,9 +162,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("check", "slot", "broken"), BROKEN, ids=[f"{c.__name__[6:]}-{b.__name__}" for c, _, b in BROKEN]
-)
+@pytest.mark.parametrize(("check", "slot", "broken"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
 def test_a_broken_model_is_seen(scratch_registry, check, slot, broken):
     register(slot, "broken")(broken)
     with pytest.raises(AssertionError):

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -134,9 +133,7 @@ def load_plan(folder: Path) -> Plan:
     return Plan(Study(**value["study"]), tuple(value["overrides"]), folder, cells, value["pruned"])
 
 
-def _cells(
-    study: Study, variant: Variant, own: Sequence[str], folder: Path, config_dir: str | None
-) -> Iterator[Cell]:
+def _cells(study: Study, variant: Variant, own: Sequence[str], folder: Path, config_dir: str | None) -> Iterator[Cell]:
     # What the user says on the command line is stronger than the study's base, the variant than both.
     overrides = [*study.base, *own, *variant.overrides, "trainer.progress=false"]
     tree = compose_tree(overrides, config_dir)

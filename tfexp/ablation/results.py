@@ -114,7 +114,9 @@ def results_of_plan(plan: Plan) -> StudyResult:
     study = plan.study
     runs = [_read(cell.record, cell.variant, cell.seed, study.metric) for cell in plan.cells]
     names = list(dict.fromkeys(cell.variant for cell in plan.cells))
-    return _assemble(study.name, study.question, plan.command(), study.metric, study.direction, names, runs, plan.pruned)
+    return _assemble(
+        study.name, study.question, plan.command(), study.metric, study.direction, names, runs, plan.pruned
+    )
 
 
 def results_of_runs(records: Sequence[Record], metric: str = "val/loss") -> StudyResult:

@@ -64,7 +64,9 @@ class Study:
                 raise ConfigError(f"ablation.variants.{name}: expected a list of overrides such as model.n_layers=2")
         seeds = self.seed_list()
         if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ConfigError(f"ablation.seeds: expected a number of seeds or a list of different ones, got {self.seeds}")
+            raise ConfigError(
+                f"ablation.seeds: expected a number of seeds or a list of different ones, got {self.seeds}"
+            )
         names = [variant.name for variant in self.all_variants()]
         if len(names) < 2:
             raise ConfigError("ablation: a study compares at least two variants; give it factors or variants")

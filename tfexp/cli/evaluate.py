@@ -13,8 +13,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_outputs()
     options = parser.parse_args(arguments)
-    from tfexp.training.reevaluate import reevaluate
     from tfexp.training.record import find_record
+    from tfexp.training.reevaluate import reevaluate
 
     record = find_record(options.run, options.outputs)
     metrics = reevaluate(record, options.overrides, options.weights)

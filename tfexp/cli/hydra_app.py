@@ -20,9 +20,25 @@ def run_hydra(task: Callable[[DictConfig], Any], arguments: list[str]) -> None:
     """
     config_dir = next((after for flag, after in pairwise([*arguments, ""]) if flag in ("--config-dir", "-cd")), None)
     prepare_groups([a for a in arguments if "=" in a and not a.startswith("-")], config_dir)
+    several = any(flag in arguments for flag in ("-m", "--multirun"))
+    errors: list[Exception] = []
     before = sys.argv
     sys.argv = [before[0], *force_values(arguments)]
     try:
-        hydra.main(version_base=VERSION_BASE, config_path=str(conf_dir()), config_name="train")(task)()
+        # Of several jobs the sweeper keeps account; the error of one is raised here, past Hydra's own print.
+        job = task if several else _keeping_errors(task, errors)
+        hydra.main(version_base=VERSION_BASE, config_path=str(conf_dir()), config_name="train")(job)()
     finally:
         sys.argv = before
+    if errors:
+        raise errors[0]
+
+
+def _keeping_errors(task: Callable[[DictConfig], Any], errors: list[Exception]) -> Callable[[DictConfig], Any]:
+    def job(config: DictConfig) -> Any:
+        try:
+            return task(config)
+        except Exception as error:
+            errors.append(error)
+
+    return job

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from tfexp.cli.arguments import show
 from tfexp.cli.hydra_app import run_hydra
 from tfexp.config.freeze import freeze
+from tfexp.config.settings import RunSettings
 from tfexp.errors import ConfigError
 
 USAGE = """\
@@ -44,5 +45,6 @@ def train_one(config: DictConfig) -> str:
     record = run_config(freeze(config))
     best = record.summary()["best"]
     show(f"{record.folder}: val/loss {best['val/loss']:.4f} at step {best['step']}")
-    show(f"next: tfexp generate {record.hash}    or: tfexp report {record.hash}")
+    name = record.hash if config.outputs == RunSettings.outputs else record.folder
+    show(f"next: tfexp generate {name}    or: tfexp report {name}")
     return str(record.folder)

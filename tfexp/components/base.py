@@ -66,6 +66,8 @@ def note(name: str, value: Tensor, flops: int = 0) -> Tensor:
     """Name an intermediate result for the summary; returns it unchanged and costs nothing otherwise.
 
     Args:
+        name: Of the result, inside its module.
+        value: The result.
         flops: Operations spent on it (a multiply-add counts 2), linear maps and lookups excepted.
     """
     if _recorder is not None:
@@ -94,8 +96,7 @@ class Signals:
 class Embedding(nn.Module):
     """Turns token ids (B, T) into vectors (B, T, D)."""
 
-    @property
-    def weight(self) -> nn.Parameter:
+    def table(self) -> nn.Parameter:
         """The matrix (V, D) that a tied head shares."""
         raise NotImplementedError
 

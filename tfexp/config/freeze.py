@@ -32,6 +32,8 @@ def freeze(tree: DictConfig | Mapping[str, Any]) -> DictConfig:
         # Resolved here, so that what is written is what ran.
         bfloat16 = has_bfloat16(checked["trainer"]["accelerator"])
         checked["trainer"]["precision"] = "bf16-mixed" if bfloat16 else "32-true"
+    if checked["data"]["seq_len"] is None:
+        checked["data"]["seq_len"] = spec.max_seq_len
     _check_across(checked)
     frozen = OmegaConf.create(checked)
     OmegaConf.set_readonly(frozen, True)

@@ -14,13 +14,24 @@ def explain(error: HydraException) -> str:
     text = str(error).strip()
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'\s+Available options in '[^']+':\s+(.*)", text, re.DOTALL):
         group, name, listed = match.groups()
-        return f"{group}: unknown choice '{name}'; {nearest(name, listed.split())}"
+        choices = listed.partition("Config search path")[0].split()
+        return f"{group}: unknown choice '{name}'; {nearest(name, choices)}"
+    if match := re.search(r"Ambiguous value for argument '\+*([^=]+)=(.*)'", text):
+        key, value = match.groups()
+        return f"{key}={value}: add -m to run each value, or write {key}=[{value}] for a list"
     if match := re.search(r"(?:Could not override|In '[^']+': Could not override) '([^']+)'", text):
         return _unknown(match.group(1))
     if match := re.search(r"Could not (?:append|find|load)[^']*'([^']+)'", text):
         return _unknown(match.group(1))
-    if "mismatched input" in text or "no viable alternative" in text or "extraneous input" in text or "token recognition" in text:
-        return f"cannot read the override: {text.splitlines()[0]}; quote values with special characters: 'key=\"value\"'"
+    if (
+        "mismatched input" in text
+        or "no viable alternative" in text
+        or "extraneous input" in text
+        or "token recognition" in text
+    ):
+        return (
+            f"cannot read the override: {text.splitlines()[0]}; quote values with special characters: 'key=\"value\"'"
+        )
     return " ".join(line.strip() for line in text.splitlines()[:2])
 
 

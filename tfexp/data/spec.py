@@ -11,7 +11,7 @@ class DataSpec:
     """How text becomes batches.
 
     Args:
-        seq_len: Tokens in a training example.
+        seq_len: Tokens in a training example; null = model.max_seq_len.
         batch_size: Examples in a micro-batch.
         tokenizer: Turns text into ids; trained on the training part only.
         sampling: `blocks` = every token once per epoch, in an order and with a start drawn anew for
@@ -19,7 +19,7 @@ class DataSpec:
         workers: Loader processes; changes nothing but speed.
     """
 
-    seq_len: Annotated[int, Range(ge=1)] = 128
+    seq_len: Annotated[int | None, Range(ge=1)] = None
     batch_size: Annotated[int, Range(ge=1)] = 16
     tokenizer: Annotated[Any, ChoiceOf("tokenizer")] = "bpe"
     sampling: Literal["blocks", "windows"] = "blocks"

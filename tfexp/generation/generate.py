@@ -45,11 +45,13 @@ def generate_one(
     positions are counted anew.
 
     Args:
+        model: From `tfexp.load`.
+        prompt: Its text.
         choice: A checked node of the slot `generation`.
         index: Which prompt of a call this is; it names the random stream.
         on_text: Called with each piece of text as it comes.
     """
-    tokenizer = getattr(model, "tokenizer", None)
+    tokenizer = model.tokenizer
     if tokenizer is None:
         raise ConfigError("generate: this model has no tokenizer; get it with tfexp.load(run)")
     strategy: Strategy = create("generation", choice, {})

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import torch
+
 from tfexp.components.base import Attention, Embedding, FeedForward, Head, Init, NormPlacement, Position
 from tfexp.errors import ConfigError
 from tfexp.model.block import SUBLAYERS, Block
@@ -12,6 +14,7 @@ from tfexp.model.spec import ModelSpec
 from tfexp.model.stack import Stack
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
+from tfexp.streams import stream_seed
 
 
 def build_model(spec: ModelSpec, seed: int = 0) -> Transformer:
@@ -27,6 +30,16 @@ def build_model(spec: ModelSpec, seed: int = 0) -> Transformer:
     if spec.vocab_size is None:
         raise ConfigError("model.vocab_size: null means the tokenizer's; set it to build without data")
     spec.check_compatible()
+    # What a constructor draws itself depends on the seed alone, and the caller's generator is left as it was.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, "init"))
+        model = _assemble(spec)
+    recipe: Init = create("init", spec.init, geometry_of(spec))
+    init_parameters(model, recipe, seed)
+    return model
+
+
+def _assemble(spec: ModelSpec) -> Transformer:
     available = geometry_of(spec)
     embedding: Embedding = create("embedding", spec.embedding, available)
     position: Position = create("position", spec.position, available)
@@ -35,9 +48,7 @@ def build_model(spec: ModelSpec, seed: int = 0) -> Transformer:
     head: Head = create("head", spec.head, available)
     model = Transformer(spec, embedding, position, Stack(layers, ends), head, spec.dropout.embedding)
     if spec.tie_embeddings:
-        head.tie(embedding.weight)
-    recipe: Init = create("init", spec.init, available)
-    init_parameters(model, recipe, seed)
+        head.tie(embedding.table())
     return model
 
 

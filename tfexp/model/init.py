@@ -24,15 +24,16 @@ def init_parameters(model: nn.Module, recipe: Init, seed: int) -> None:
             own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
             seen.update(id(p) for p in own)
             if own:
-                _init_module(path, module, recipe, seed)
+                _init_module(path, module, recipe, seed, {id(p) for p in own})
 
 
-def _init_module(path: str, module: nn.Module, recipe: Init, seed: int) -> None:
+def _init_module(path: str, module: nn.Module, recipe: Init, seed: int, own: set[int]) -> None:
     if isinstance(module, nn.Embedding):
         recipe.embedding(module.weight, torch_stream(seed, f"init/{path}.weight"))
     elif isinstance(module, nn.Linear):
         role = module.role if isinstance(module, Linear) else "hidden"
-        recipe.linear(module.weight, role, torch_stream(seed, f"init/{path}.weight"))
+        if id(module.weight) in own:  # else it is tied, and was drawn under its first path
+            recipe.linear(module.weight, role, torch_stream(seed, f"init/{path}.weight"))
         if module.bias is not None:
             module.bias.zero_()
     elif callable(reset := getattr(module, "reset_parameters", None)):

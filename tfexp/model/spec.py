@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from tfexp.components.base import require_divisible
+from tfexp.components.base import FeedForward, require_divisible
 from tfexp.errors import IncompatibleError
 from tfexp.registry import Component, check_node, resolve
 from tfexp.schema import ChoiceOf, Range
@@ -94,7 +94,10 @@ class ModelSpec:
         require_divisible(
             self.n_heads, n_kv_heads, f"model.n_kv_heads: must divide n_heads={self.n_heads}, got {n_kv_heads}"
         )
-        d_ff = self.d_ff or self.component("feedforward").target.default_d_ff(self.d_model)
+        feedforward = self.component("feedforward").target
+        assert isinstance(feedforward, type)
+        assert issubclass(feedforward, FeedForward)
+        d_ff = self.d_ff or feedforward.default_d_ff(self.d_model)
         return replace(self, head_dim=head_dim, n_kv_heads=n_kv_heads, d_ff=d_ff)
 
     def component(self, slot: str) -> Component:
@@ -121,7 +124,9 @@ def incompatibilities(parts: Mapping[str, Component], architecture: str) -> list
     for slot, part in parts.items():
         given = frozenset().union(*(other.gives for name, other in parts.items() if name != slot))
         for trait in sorted(part.needs - given):
-            others = ", ".join(f"{s}={p.name}" for s, p in parts.items() if s in ("attention", "position") and s != slot)
+            others = ", ".join(
+                f"{s}={p.name}" for s, p in parts.items() if s in ("attention", "position") and s != slot
+            )
             reasons.append(f"model.{slot}: '{part.name}' needs '{trait}', which no other part gives ({others})")
     if "attention" in parts:
         attention = parts["attention"]

@@ -1,6 +1,7 @@
 """The model: embedding -> position -> stack -> head."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,7 @@ class Transformer(nn.Module):
         self.spec = spec
         self.embedding, self.position, self.decoder, self.head = embedding, position, decoder, head
         self.dropout = nn.Dropout(dropout)
+        self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
@@ -71,8 +73,12 @@ class Transformer(nn.Module):
         limit, length = self.position.max_positions, input_ids.shape[1]
         if limit is None:
             return
+        name = self.spec.position["name"]
         if position_ids is not None and position_ids.device.type == "cpu":
-            length = max(length, int(position_ids.max()) + 1)
+            first, last = int(position_ids.min()), int(position_ids.max())
+            length = max(length, last + 1)
+            if first < 0:
+                choices = f"the positions 0 to {limit - 1} of position={name}"
+                raise DataError(f"position_ids: {first} is not one of {choices}")
         if length > limit:
-            name = self.spec.position["name"]
             raise DataError(f"input of {length} tokens is longer than the {limit} positions of position={name}")

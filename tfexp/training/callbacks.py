@@ -15,9 +15,7 @@ from tfexp.data.blocks import EvalBlocks
 from tfexp.errors import DivergedError
 from tfexp.files import write_whole
 from tfexp.training.evaluate import evaluate, prefixed
-from tfexp.training.mirror import Mirrors
 from tfexp.training.module import TrainingModule
-from tfexp.training.record import Record
 
 
 class AfterStep(pl.Callback):

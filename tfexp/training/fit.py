@@ -27,9 +27,7 @@ from tfexp.training.progress import ProgressBar
 from tfexp.training.record import SUMMARY_VERSION, Record
 
 
-def fit(
-    config: DictConfig, data: PreparedData, model: Transformer, record: Record, mirrors: Mirrors
-) -> dict[str, Any]:
+def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Record, mirrors: Mirrors) -> dict[str, Any]:
     """Train to the end, or to the signal that stops it; returns and writes the summary."""
     trainer_settings, task = config.trainer, cast(Task, create("task", to_plain(config)["task"], {}))
     module = _module(config, model, task)
@@ -65,9 +63,7 @@ def _module(config: DictConfig, model: Transformer, task: Task) -> TrainingModul
     schedule = create("schedule", plain["schedule"], available)
     if config.trainer.compile:
         model.compile()  # in place, so that checkpoints keep their names
-    return TrainingModule(
-        model, task, optimizer, schedule, config.seed, config.trainer.accumulate, config.trainer.clip
-    )
+    return TrainingModule(model, task, optimizer, schedule, config.seed, config.trainer.accumulate, config.trainer.clip)
 
 
 def _callbacks(
@@ -103,7 +99,9 @@ def _trainer(config: DictConfig, callbacks: list[pl.Callback]) -> pl.Trainer:
     )
 
 
-def _writer(record: Record, mirrors: Mirrors, progress: ProgressBar | None) -> Callable[[int, Mapping[str, float]], None]:
+def _writer(
+    record: Record, mirrors: Mirrors, progress: ProgressBar | None
+) -> Callable[[int, Mapping[str, float]], None]:
     def write(step: int, metrics: Mapping[str, float]) -> None:
         record.append_metrics(step, metrics)
         mirrors.log(step, metrics)

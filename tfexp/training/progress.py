@@ -43,7 +43,9 @@ class ProgressBar(AfterStep):
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take over the newest metrics; without a terminal, print evaluations as lines."""
         self.shown.update(metrics)
-        losses = [f"{n.removesuffix('/loss')} {self.shown[n]:.4f}" for n in ("train/loss", "val/loss") if n in self.shown]
+        losses = [
+            f"{n.removesuffix('/loss')} {self.shown[n]:.4f}" for n in ("train/loss", "val/loss") if n in self.shown
+        ]
         speed = f"{self.shown.get('throughput/tokens_per_s', 0):,.0f} tokens/s"
         text = "  ".join([*losses, speed])
         self.bar.update(self.task, losses=text)

@@ -17,7 +17,9 @@ from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
 from tfexp.training.record import Record
 
 
-def reevaluate(record: Record, overrides: Sequence[str] = (), weights: Literal["best", "last"] = "best") -> dict[str, Any]:
+def reevaluate(
+    record: Record, overrides: Sequence[str] = (), weights: Literal["best", "last"] = "best"
+) -> dict[str, Any]:
     """Metrics of every evaluation part, named `val/...` and `test/...`.
 
     Args:

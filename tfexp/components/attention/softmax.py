@@ -64,7 +64,8 @@ class SoftmaxAttention(Attention):
             raise ConfigError(f"model.n_kv_heads: must divide n_heads={n_heads}, got {n_kv_heads}")
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         self.value_dim = head_dim if value_dim is None else value_dim
-        self.dropout, self.form = attention_dropout, form
+        self.dropout = attention_dropout
+        self.form: Form = form
         self.query = Linear(d_model, n_heads * head_dim, bias)
         self.key = Linear(d_model, n_kv_heads * head_dim, bias)
         self.value = Linear(d_model, n_kv_heads * self.value_dim, bias)

@@ -29,8 +29,8 @@ class TokenEmbedding(Embedding):
         self.token = nn.Embedding(vocab_size, d_model)
         self.factor = math.sqrt(d_model) if scale else 1.0
 
-    @property
-    def weight(self) -> nn.Parameter:
+    def table(self) -> nn.Parameter:
+        assert isinstance(self.token.weight, nn.Parameter)
         return self.token.weight
 
     def forward(self, input_ids: Tensor) -> Tensor:

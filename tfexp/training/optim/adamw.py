@@ -26,7 +26,8 @@ def adamw(
         model: Its matrices are decayed, its vectors and scalars are not.
         lr: Peak learning rate; the schedule multiplies it.
         weight_decay: Decay per step is lr * weight_decay. Usual: 0.1.
-        beta1, beta2: Memory of the two means. Usual: 0.9 and 0.95 to 0.999.
+        beta1: Memory of the mean. Usual: 0.9.
+        beta2: Memory of the mean square. Usual: 0.95 to 0.999.
         eps: Added to the root.
 
     Source: Kingma and Ba, 2015, arXiv:1412.6980; Loshchilov and Hutter, 2019, arXiv:1711.05101.

@@ -32,12 +32,15 @@ def muon(
         adamw_lr: Peak learning rate of the rest; the schedule scales both alike.
         weight_decay: Of matrices, in both.
         momentum: Nesterov momentum of Muon.
-        beta1, beta2: Of AdamW.
+        beta1: Of AdamW.
+        beta2: Of AdamW.
 
     Source: Jordan et al., 2024, "Muon: An optimizer for hidden layers in neural networks"; the
         Newton-Schulz step is torch.optim.Muon's.
     """
-    hidden = {id(m.weight) for name, m in model.named_modules() if isinstance(m, nn.Linear) and ".layers." in f".{name}"}
+    hidden = {
+        id(m.weight) for name, m in model.named_modules() if isinstance(m, nn.Linear) and ".layers." in f".{name}"
+    }
     matrices = [p for p in model.parameters() if id(p) in hidden and p.requires_grad]
     rest = [(n, p) for n, p in model.named_parameters() if id(p) not in hidden]
     adamw = torch.optim.AdamW(decay_groups(rest, weight_decay), lr=adamw_lr, betas=(beta1, beta2), fused=True)

@@ -1,0 +1,140 @@
+"""What a description refuses, and the sizes that it fills in."""
+
+import pytest
+import torch
+
+from tests.tiny import TINY, ids, model, spec
+from tfexp.components.base import Attention, Position
+from tfexp.errors import ConfigError, DataError, RegistryError
+from tfexp.model.build import build_model
+from tfexp.model.spec import incompatibilities
+from tfexp.registry import register, resolve
+
+REFUSED = {
+    "unknown_key": ({"n_layer": 2}, "model.n_layer: unknown key; did you mean 'n_layers'?"),
+    "unknown_choice": ({"position": "rop"}, "model.position: unknown position 'rop'; did you mean 'rope'?"),
+    "unknown_key_of_a_choice": (
+        {"norm": {"name": "rmsnorm", "ep": 1}},
+        "model.norm.ep: unknown key; did you mean 'eps'",
+    ),
+    "zero_layers": ({"n_layers": 0}, "model.n_layers: must be >= 1, got 0"),
+    "no_width": ({"d_model": None}, "model.d_model: expected int >= 1, got None"),
+    "architecture": ({"architecture": "decodr"}, "got 'decodr'; did you mean 'decoder'?"),
+    "dropout_of_one": ({"dropout": {"hidden": 1.0}}, "model.dropout.hidden: must be >= 0 and < 1, got 1.0"),
+    "dropout_site": ({"dropout": {"attn": 0.1}}, "model.dropout.attn: unknown key; did you mean 'attention'?"),
+    "dropout_none": ({"dropout": "None"}, "keys (embedding, attention, residual, hidden), got 'None'"),
+    "heads": (
+        {"n_heads": 3},
+        "model.n_heads: d_model=8 is not divisible by n_heads=3; use 2 heads or set model.head_dim",
+    ),
+    "kv_heads": ({"n_heads": 4, "n_kv_heads": 3}, "model.n_kv_heads: must divide n_heads=4, got 3"),
+    "more_kv_heads_than_heads": ({"n_kv_heads": 4}, "model.n_kv_heads: must divide n_heads=2, got 4"),
+}
+BUILD_REFUSED = {
+    "no_vocabulary": ({"vocab_size": None}, "model.vocab_size: null means the tokenizer's; set it to build without"),
+    "odd_rope": ({"head_dim": 5, "position": "rope"}, "position=rope rotates pairs: head_dim must be even, got 5"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_description_refuses(changes, message):
+    with pytest.raises(ConfigError) as error:
+        spec(**changes)
+    assert message in str(error.value)
+    assert str(error.value).startswith("model.")
+
+
+@pytest.mark.parametrize("key", ["d_model", "n_layers", "position", "attention", "feedforward"])
+def test_a_missing_key_is_named(key):
+    from tfexp.model.spec import ModelSpec
+
+    with pytest.raises(ConfigError, match=rf"^model\.{key}: (a value is missing|expected the name of a)"):
+        ModelSpec.from_config({k: v for k, v in TINY.items() if k != key})
+
+
+@pytest.mark.parametrize(("changes", "message"), BUILD_REFUSED.values(), ids=BUILD_REFUSED)
+def test_building_refuses(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        build_model(spec(**changes))
+
+
+def test_sizes_follow_from_others():
+    filled = spec(d_ff=None, n_heads=4)
+    assert (filled.head_dim, filled.n_kv_heads, filled.d_ff) == (2, 4, 32)
+    assert spec(d_ff=None, feedforward="glu").d_ff == 24
+    assert spec(head_dim=5, n_heads=3).head_dim == 5  # free of d_model
+
+
+def test_a_layer_made_by_hand_refuses_kv_heads_that_do_not_divide():
+    from tfexp.components.attention.softmax import SoftmaxAttention
+
+    with pytest.raises(ConfigError, match=r"model\.n_kv_heads: must divide n_heads=4, got 3"):
+        SoftmaxAttention(8, 4, 3, 2, 0.0)
+
+
+class Mixer(Attention):
+    """Attention without queries and keys, and without a causal form."""
+
+
+class Marked(Position):
+    """Needs what no attention gives."""
+
+
+@pytest.mark.parametrize(
+    ("gives", "message"),
+    [
+        (
+            {"causal", "padding"},
+            "model.position: 'rope' needs 'query_key', which no other part gives (attention=mixer)",
+        ),
+        ({"query_key", "padding"}, "model.attention: architecture=decoder needs 'causal', which 'mixer' does not give"),
+        ({"query_key", "causal"}, "model.attention: architecture=decoder needs 'padding', which 'mixer' does not give"),
+    ],
+    ids=["query_key", "causal", "padding"],
+)
+def test_a_combination_that_cannot_work_is_refused_with_the_reason(scratch_registry, gives, message):
+    register("attention", "mixer", gives=gives)(Mixer)
+    with pytest.raises(ConfigError) as error:
+        build_model(spec(attention="mixer", position="rope"))
+    assert str(error.value) == message
+
+
+def test_a_part_does_not_satisfy_its_own_need(scratch_registry):
+    register("position", "marked", needs={"relative"}, gives={"relative"})(Marked)
+    parts = {"position": resolve("position", "marked"), "attention": resolve("attention", "softmax")}
+    assert incompatibilities(parts, "decoder") == [
+        "model.position: 'marked' needs 'relative', which no other part gives (attention=softmax)"
+    ]
+
+
+# --- lengths --------------------------------------------------------------------------------------
+
+
+def test_h10_a_sequence_longer_than_the_table_is_refused_with_both_numbers():
+    with pytest.raises(DataError, match="input of 17 tokens is longer than the 16 positions of position=learned"):
+        model(position="learned")(ids(1, 17))
+
+
+def test_h10_the_full_length_exactly_works():
+    assert model(position="learned")(ids(1, 16)).logits.shape == (1, 16, 16)
+
+
+@pytest.mark.parametrize("place", [16, 1000])
+def test_h10_an_explicit_position_beyond_the_table_is_refused(place):
+    with pytest.raises(DataError, match=f"input of {place + 1} tokens is longer than the 16 positions"):
+        model(position="learned")(ids(1, 4), position_ids=torch.tensor([[0, 1, 2, place]]))
+
+
+def test_h10_a_negative_position_does_not_wrap_around():
+    with pytest.raises(DataError, match="position_ids: -1 is not one of the positions 0 to 15 of position=learned"):
+        model(position="learned")(ids(1, 4), position_ids=torch.tensor([[-1, 0, 1, 2]]))
+
+
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "rope", "alibi"])
+def test_other_positions_go_beyond_the_trained_length(position):
+    assert "extrapolates" in resolve("position", position).gives
+    assert model(position=position)(ids(1, 40)).logits.isfinite().all()
+
+
+def test_a_registry_error_is_not_a_config_error():
+    assert not issubclass(RegistryError, ConfigError)

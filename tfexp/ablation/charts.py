@@ -1,0 +1,236 @@
+"""The charts of a report. One description serves the page, SVG, PNG and PDF."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from tfexp.ablation.chart_style import INK, Style, end_labels, finish, padded
+from tfexp.ablation.prose import plural
+from tfexp.ablation.results import StudyResult, VariantResult
+from tfexp.ablation.series import Band, gap_bands, mean_bands, run_curves
+from tfexp.ablation.table import paired_differences, table_of
+
+HEIGHT = 340
+FEW_STEPS = 12  # up to which each evaluation gets a symbol on its line
+ROW_HEIGHT = 34  # of the forest plot
+WORTH_SHOWING = 1.05  # ratio of the dearest to the cheapest variant, below which a chart of cost says nothing
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with what a reader needs beside it.
+
+    Args:
+        name: Of its files.
+        title, caption: In the page.
+        chart: Its description.
+    """
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.LayerChart
+
+
+def figures_of(result: StudyResult) -> list[Figure]:
+    """Every chart that the study has data for."""
+    makers = (differences_figure, curves_figure, gap_figure, cost_figure)
+    return [figure for make in makers if (figure := make(result)) is not None]
+
+
+def curves_figure(result: StudyResult) -> Figure | None:
+    """The metric over steps: each run thin, the mean of a variant thick, the range of its seeds shaded."""
+    bands, runs = mean_bands(result), run_curves(result)
+    if not bands:
+        return None
+    # The scale follows the means: a run that diverged leaves the plot instead of flattening the others.
+    domain = padded([v for band in bands for v in (*band.low, *band.high)])
+    style = _style(result)
+    points = [
+        {"variant": variant, "seed": seed, "step": step, "value": value}
+        for (variant, seed), curve in runs.items()
+        for step, value in curve.items()
+    ]
+    thin = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line(strokeWidth=0.7, opacity=1, strokeOpacity=0.4, clip=_leaves(domain, [p["value"] for p in points]))
+        .encode(x="step:Q", y="value:Q", detail="seed:N", color=style.colour())
+    )
+    chart = _lines(bands, style, domain, f"{result.metric} ({result.direction} is better)", [thin])
+    caption = "Thick: mean over complete runs. Thin: each run. Shaded: the range of the seeds."
+    return Figure("curves", f"{result.metric} during training", caption, chart)
+
+
+def gap_figure(result: StudyResult) -> Figure | None:
+    """The paired difference to the baseline over steps, where the fall that all variants share is gone."""
+    bands = gap_bands(result)
+    if not any(len(band.steps) > 1 for band in bands):
+        return None
+    # The first evaluations differ most and matter least, so the later half sets the scale.
+    late = [v for band in bands for v in (*_late(band, band.low), *_late(band, band.high))]
+    domain = padded([0.0, *late], 0.12)
+    zero = alt.Chart(alt.Data(values=[{"y": 0}])).mark_rule(color=INK, strokeWidth=2).encode(y="y:Q")
+    steps = max(band.steps[-1] for band in bands)
+    title = f"difference in {result.metric}"
+    chart = _lines(bands, _style(result), domain, title, [zero], {result.baseline: (steps, 0.0)})
+    caption = (
+        f"Variant minus {result.baseline}, seed by seed: {'below' if result.direction == 'lower' else 'above'} "
+        "zero is better. Line: mean. Shaded: the range over seeds."
+    )
+    return Figure("gap", "Difference to the baseline during training", caption, chart)
+
+
+def differences_figure(result: StudyResult) -> Figure | None:
+    """A forest plot: paired difference of each variant with its 95 % interval, and the seeds it comes from."""
+    rows = [row for row in result.rows[1:] if paired_differences(result, row)]
+    if not rows:
+        return None
+    better, worse = ("← better", "worse →") if result.direction == "lower" else ("← worse", "better →")
+    names = [row.name for row in rows]
+    y = alt.Y("variant:N", sort=None, scale=alt.Scale(domain=names), axis=_name_axis())
+    title = f"{better}\u2003\u2003difference in {result.metric}\u2003\u2003{worse}"
+    x = alt.X("mean:Q", scale=alt.Scale(domain=_forest_domain(result, rows)), axis=alt.Axis(title=title, tickCount=6))
+    layers = _forest_layers(result, rows, x, y)
+    chart = finish(alt.layer(*layers), f"Paired differences to {result.baseline}", height=ROW_HEIGHT * len(rows))
+    caption = (
+        f"Variant minus {result.baseline} at the end of training. Symbol and bar: mean and 95 % interval of Student's "
+        f"t. Small dots: single seeds."
+    )
+    return Figure("differences", "Difference to the baseline", caption, chart)
+
+
+def cost_figure(result: StudyResult) -> Figure | None:
+    """Quality against speed, or against operations where the speeds are alike; None where neither differs."""
+    rows = [row for row in result.rows if row.mean is not None]
+    choices = (("tokens_per_s", "tokens/s (more is cheaper)"), ("flops_per_token", "FLOP per token (fewer is cheaper)"))
+    field = next(((f, title) for f, title in choices if _differs([getattr(row, f) for row in rows])), None)
+    if field is None:
+        return None
+    points = [
+        {
+            "variant": row.name, "cost": getattr(row, field[0]), "mean": row.mean,
+            "low": row.mean - (row.sd or 0.0), "high": row.mean + (row.sd or 0.0),
+        }
+        for row in rows if row.mean is not None
+    ]  # fmt: skip
+    domain, style = padded([v for p in points for v in (p["low"], p["high"])], 0.12), _style(result)
+    y_title = f"{result.metric} ({result.direction} is better)"
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X("cost:Q", scale=alt.Scale(zero=False, padding=16), axis=alt.Axis(title=field[1], tickCount=6)),
+        color=style.colour(),
+    )
+    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title))
+    bars = base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", scale=_scale(domain)), y2="high:Q")
+    marks = base.mark_point(filled=True, size=90, opacity=1).encode(
+        y=y, shape=style.shape(), tooltip=["variant:N", alt.Tooltip("mean:Q", format=".4f"), "cost:Q"]
+    )
+    ends = {p["variant"]: (p["cost"], p["mean"]) for p in points}
+    labels = end_labels(style, ends, domain, HEIGHT, leaders=False)
+    chart = finish(alt.layer(bars, marks, labels), "Quality against cost", height=HEIGHT)
+    caption = "Bars: one standard deviation over seeds. Names are in order of the metric."
+    return Figure("cost", "Quality against cost", caption, chart)
+
+
+def _lines(
+    bands: Sequence[Band],
+    style: Style,
+    domain: tuple[float, float],
+    y_title: str,
+    behind: Sequence[Any],
+    more_ends: dict[str, tuple[float, float]] | None = None,
+) -> alt.LayerChart:
+    """Means with shaded ranges over steps, named at their right end; pointing at one fades the others."""
+    rows = [
+        {"variant": band.variant, "step": step, "mean": mean, "low": low, "high": high}
+        for band in bands
+        for step, mean, low, high in zip(band.steps, band.mean, band.low, band.high, strict=True)
+    ]
+    hover = alt.selection_point(name="hover", fields=["variant"], on="pointerover", clear="pointerout")
+    x = alt.X("step:Q", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(title="step", grid=False, tickCount=6))
+    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title))
+    base, clip = (
+        alt.Chart(alt.Data(values=rows)).encode(x=x),
+        _leaves(domain, [r[f] for r in rows for f in ("low", "high")]),
+    )
+    shade = base.mark_area(clip=clip).encode(
+        y=alt.Y("low:Q", scale=_scale(domain)), y2="high:Q", color=style.colour(),
+        fillOpacity=alt.when(hover).then(alt.value(0.14)).otherwise(alt.value(0.03)),
+    )  # fmt: skip
+    few = max(len(band.steps) for band in bands) <= FEW_STEPS
+    strong = alt.when(hover).then(alt.value(1)).otherwise(alt.value(0.2))
+    line = base.mark_line(strokeWidth=2, clip=clip).encode(
+        y=y, color=style.colour(), strokeDash=style.dash(), opacity=strong
+    )
+    dots = base.mark_point(filled=True, size=34 if few else 60, clip=clip).encode(
+        y=y, color=style.colour(), shape=style.shape(), opacity=strong if few else alt.value(0),
+        tooltip=["variant:N", "step:Q", *(alt.Tooltip(f"{f}:Q", format=".4f") for f in ("mean", "low", "high"))],
+    )  # fmt: skip
+    ends = {band.variant: (band.steps[-1], band.mean[-1]) for band in bands} | (more_ends or {})
+    labels = end_labels(style, ends, domain, HEIGHT)
+    return finish(alt.layer(*behind, shade, line, dots.add_params(hover), labels), y_title, height=HEIGHT)
+
+
+def _forest_layers(result: StudyResult, rows: Sequence[VariantResult], x: alt.X, y: alt.Y) -> list[Any]:
+    table, style = table_of(result), _style(result)
+    known = [
+        {
+            "variant": row.name, "mean": row.difference.mean, "low": row.difference.low, "high": row.difference.high,
+            "text": f"{table.row(row.name).difference} {table.row(row.name).interval}".replace("-", "−"),
+        }
+        for row in rows if row.difference is not None
+    ]  # fmt: skip
+    seeds = [
+        {"variant": row.name, "seed": seed, "mean": difference}
+        for row in rows
+        for seed, difference in paired_differences(result, row).items()
+    ]
+    base = alt.Chart(alt.Data(values=known)).encode(y=y, color=style.colour())
+    zero = alt.Chart(alt.Data(values=[{"mean": 0}])).mark_rule(color=INK, strokeWidth=1.2).encode(x=x)
+    dots = alt.Chart(alt.Data(values=seeds)).mark_circle(size=14, opacity=0.65, yOffset=9, color=INK)
+    bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q")
+    caps = [base.mark_tick(orient="vertical", size=9, thickness=2).encode(x=f"{end}:Q") for end in ("low", "high")]
+    text = base.mark_text(align="left", baseline="middle", xOffset=14, fontSize=11, color=INK)
+    return [
+        zero,
+        dots.encode(x=x, y=y, tooltip=["variant:N", "seed:N", alt.Tooltip("mean:Q", format="+.4f")]),
+        bars,
+        *caps,
+        base.mark_point(filled=True, size=80, opacity=1).encode(
+            x=x, shape=style.shape(), tooltip=["variant:N", "text:N"]
+        ),
+        text.encode(x=alt.value("width"), text="text:N", color=alt.value(INK)).properties(name="numbers"),
+    ]
+
+
+def _forest_domain(result: StudyResult, rows: Sequence[VariantResult]) -> tuple[float, float]:
+    ends = [v for row in rows if (d := row.difference) is not None for v in (d.low, d.high)]
+    return padded([0.0, *ends, *(v for row in rows for v in paired_differences(result, row).values())])
+
+
+def _style(result: StudyResult) -> Style:
+    return Style([row.name for row in result.rows], result.baseline)
+
+
+def _scale(domain: tuple[float, float]) -> alt.Scale:
+    return alt.Scale(domain=list(domain), nice=False, zero=False)
+
+
+def _name_axis() -> alt.Axis:
+    return alt.Axis(title=None, ticks=False, domain=False, labelLimit=220, labelPadding=12, grid=True)
+
+
+def _leaves(domain: tuple[float, float], values: Sequence[float]) -> bool:
+    # Clipping makes the PNG several times slower, so it is asked for only where a line leaves the plot.
+    return min(values) < domain[0] or max(values) > domain[1]
+
+
+def _late(band: Band, values: Sequence[float]) -> Sequence[float]:
+    middle = (band.steps[0] + band.steps[-1]) / 2
+    return [value for step, value in zip(band.steps, values, strict=True) if step >= middle]
+
+
+def _differs(costs: Sequence[float | None]) -> bool:
+    known = [cost for cost in costs if cost]
+    return len(known) == len(costs) > 1 and max(known) / min(known) > WORTH_SHOWING

@@ -1,0 +1,100 @@
+"""The sentences of a report, each derived from the numbers: what was found, and how far to trust it."""
+
+from tfexp.ablation import numbers
+from tfexp.ablation.results import StudyResult
+from tfexp.ablation.table import Table, TableRow, states
+
+SIGNIFICANT = 0.05
+
+
+def headline(result: StudyResult, table: Table) -> str:
+    """What the study found, in words no stronger than its interval."""
+    if result.best is None:
+        done = states(result.rows).get("complete", 0)
+        return f"No run has a value of {result.metric} yet; {done} of {len(result.runs)} {_are(done, 'run')} complete."
+    best = table.row(result.best)
+    reached = f"the {_most(result)} {result.metric}: {best.value} over {plural(best.result.n, 'seed')}"
+    others = sum(row.mean is not None for row in result.rows) - 1
+    if not others:
+        return f"Only {best.name} has values: {result.metric} {best.value} over {plural(best.result.n, 'seed')}."
+    if best.is_baseline:
+        return f"No variant beats the baseline {best.name}, which has {reached}."
+    return f"{best.name} has {reached}{_against(result, table, best)}"
+
+
+def pairing(result: StudyResult) -> str | None:
+    """How much variance the shared seeds took out of the differences."""
+    if result.pairing is None:
+        return None
+    if result.pairing < 0:
+        return (
+            f"Pairing by seed added {numbers.percent(-result.pairing)} to the variance of the differences: "
+            "here runs of one seed have nothing in common that helps the comparison."
+        )
+    sentence = (
+        f"Variants share their seeds' data order and initial values, which took {numbers.percent(result.pairing)} "
+        "of the variance out of the differences"
+    )
+    if 0.05 < result.pairing < 0.995:
+        sentence += f": unpaired, the same precision would need {1 / (1 - result.pairing):.1f} times as many seeds"
+    return sentence + "."
+
+
+def method(result: StudyResult) -> str:
+    """How each number of the table came about."""
+    comparisons = sum(row.difference is not None for row in result.rows)
+    text = (
+        f"Values are {result.metric} at the end of training, mean ± sample standard deviation over seeds; "
+        f"{result.direction} is better. Differences are variant minus {result.baseline} over the seeds that both "
+        "have finished, with the 95 % interval of Student's t; p is two-sided and paired"
+    )
+    if comparisons > 1:
+        text += f", also adjusted by Holm's method for {comparisons} comparisons"
+    return text + ". Speed is the median over runs, memory their maximum."
+
+
+def pending(result: StudyResult) -> bool:
+    """Whether a later report may differ, because runs are still to come."""
+    return any(run.state in ("queued", "running") for run in result.runs)
+
+
+def plural(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _against(result: StudyResult, table: Table, best: TableRow) -> str:
+    difference, baseline = best.result.difference, table.rows[0]
+    if baseline.result.mean is None:
+        return f". The baseline {baseline.name} has no value to compare with."
+    if difference is None:
+        return (
+            f", against {baseline.value} of the baseline {baseline.name}. "
+            "Fewer than two shared seeds give no interval: chance and effect cannot be told apart."
+        )
+    size = numbers.fixed(abs(difference.mean), table.difference_decimals)
+    p = "" if best.adjusted is None else f", p = {best.p_holm}".replace("= <", "< ")
+    comparisons = sum(row.result.difference is not None for row in table.rows)
+    if p and comparisons > 1:
+        p += f" adjusted for {comparisons} comparisons"
+    return (
+        f", {size} {result.direction} than the baseline {baseline.name} (95 % interval of the difference "
+        f"{best.interval}{p}). {_verdict(best, comparisons)}"
+    )
+
+
+def _verdict(best: TableRow, comparisons: int) -> str:
+    difference = best.result.difference
+    assert difference is not None
+    if difference.low <= 0 <= difference.high:
+        return "The interval includes zero: this study does not separate the two."
+    if best.adjusted is not None and best.adjusted >= SIGNIFICANT and comparisons > 1:
+        return f"The interval excludes zero, but over {comparisons} comparisons that is not yet evidence."
+    return "The interval excludes zero."
+
+
+def _most(result: StudyResult) -> str:
+    return "lowest" if result.direction == "lower" else "highest"
+
+
+def _are(n: int, noun: str) -> str:
+    return f"{noun} is" if n == 1 else f"{noun}s are"

@@ -1,0 +1,123 @@
+"""A model as a table: each operation of a forward pass with its shape, parameters and FLOPs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor, nn
+
+from tfexp.components.base import set_recorder
+from tfexp.errors import ConfigError
+from tfexp.model.count import ParameterCount, count_parameters, forward_flops, meta_model
+from tfexp.model.spec import ModelSpec
+
+VOCABULARY_IF_UNKNOWN = 1024
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row.
+
+    Args:
+        path: Of the module, or of the module and the intermediate result inside it.
+        shape: Of the result.
+        parameters: Of the module; a tied matrix counts at its first use.
+        flops: Of this operation for the whole batch; 2 per multiply-add of a matrix product.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    parameters: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All operations of one forward pass over a batch, and their sums."""
+
+    batch: int
+    length: int
+    operations: tuple[Operation, ...]
+    parameters: ParameterCount
+    forward_flops: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def summarise(spec: ModelSpec, batch: int = 2, length: int | None = None) -> Summary:
+    """Run the model on the meta device and note what it does.
+
+    Args:
+        spec: The model; an open vocabulary counts as 1,024 tokens.
+        batch: Sequences.
+        length: Tokens per sequence; None = the model's longest.
+    """
+    length = spec.max_seq_len if length is None else length
+    if batch < 1 or not 1 <= length <= spec.max_seq_len:
+        raise ConfigError(
+            f"summary: batch must be at least 1 and length 1 to {spec.max_seq_len}, got {batch}, {length}"
+        )
+    if spec.vocab_size is None:
+        spec = replace(spec, vocab_size=VOCABULARY_IF_UNKNOWN)
+    model = meta_model(spec).eval()
+    operations: list[Operation] = []
+    with _recording(model, operations), torch.no_grad():
+        model(torch.zeros(batch, length, dtype=torch.int64, device="meta"))
+    return Summary(batch, length, tuple(operations), count_parameters(model), batch * forward_flops(model, length))
+
+
+def summary_table(summary: Summary) -> Table:
+    """Aligned columns; the last row holds the sums."""
+    title = f"batch {summary.batch}, {summary.length} tokens; B T D H as in the code's legend"
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("operation")
+    for heading in ("shape", "parameters", "FLOPs"):
+        table.add_column(heading, justify="right")
+    for row in summary.operations:
+        table.add_row(
+            row.path,
+            str(row.shape),
+            f"{row.parameters:,}" if row.parameters else "",
+            f"{row.flops:,}" if row.flops else "",
+        )
+    counted = summary.parameters
+    table.add_section()
+    table.add_row("all", "", f"{counted.total:,}", f"{summary.forward_flops:,}")
+    table.add_row("without embeddings", "", f"{counted.non_embedding:,}", "")
+    return table
+
+
+@contextmanager
+def _recording(model: nn.Module, operations: list[Operation]) -> Iterator[None]:
+    """Collect a row for each leaf module and each noted result, in the order of the pass."""
+    path_of = {id(module): path for path, module in model.named_modules()}
+    open_paths: list[str] = [""]
+    counted: set[int] = set()
+
+    def enter(module: nn.Module, inputs: Any) -> None:
+        open_paths.append(path_of[id(module)])
+
+    def leave(module: nn.Module, inputs: Any, output: Any) -> None:
+        path = open_paths.pop()
+        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
+        counted.update(id(p) for p in own)
+        if isinstance(output, Tensor) and (own or isinstance(module, nn.Linear)):
+            flops = 2 * output.numel() * module.in_features if isinstance(module, nn.Linear) else 0
+            operations.append(Operation(path, tuple(output.shape), sum(p.numel() for p in own), flops))
+
+    def note(name: str, value: Tensor, flops: int) -> None:
+        operations.append(Operation(f"{open_paths[-1]}: {name}".removeprefix(": "), tuple(value.shape), 0, flops))
+
+    handles = [m.register_forward_pre_hook(enter) for m in model.modules()]
+    handles += [m.register_forward_hook(leave) for m in model.modules()]
+    set_recorder(note)
+    try:
+        yield
+    finally:
+        set_recorder(None)
+        for handle in handles:
+            handle.remove()
