@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tfexp.registry import SLOTS, names, resolve
+from tfexp.registry import names, resolve
+from tfexp.slots import SLOTS
 
 ROOT = Path(__file__).parents[1]
-BASE = {"errors", "schema", "registry", "streams", "files", "batch"}
+BASE = {"errors", "schema", "slots", "registry", "streams", "files", "batch"}
 MODEL = BASE | {"components", "model"}
 RUN = MODEL | {"data", "tasks", "generation", "interop", "config", "training"}
 MAY_IMPORT = {
     "errors": set(),
     "schema": {"errors"},
-    "registry": {"errors", "schema"},
+    "slots": set(),
+    "registry": {"errors", "schema", "slots"},
     "streams": set(),
     "files": {"errors"},
     "batch": {"errors"},
@@ -32,7 +34,7 @@ MAY_IMPORT = {
     "cli": RUN | {"ablation", "registry_view"},
     "__main__": {"cli"},
 }
-LIGHT = {"errors", "schema", "registry", "files"}  # imported by every command, so without torch
+LIGHT = {"errors", "schema", "slots", "registry", "files"}  # imported by every command, so without torch
 NEVER = {
     "torch": LIGHT,
     "hydra": MODEL | {"data", "tasks", "generation"},

@@ -5,7 +5,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tfexp.errors import ConfigError, RegistryError
-from tfexp.registry import SLOTS, Slot, check_choice, create, discover, names, resolve
+from tfexp.registry import check_choice, create, discover, names, resolve
+from tfexp.slots import SLOTS, Slot
 
 
 def plugin(folder, name: str, slot: str = "norm", component: str = "mine", tail: str = ""):

@@ -6,19 +6,9 @@ from typing import Annotated, Any
 import pytest
 
 from tfexp.errors import ConfigError, RegistryError
-from tfexp.registry import (
-    SLOTS,
-    Slot,
-    check_choice,
-    check_node,
-    common_fields,
-    create,
-    known_slot,
-    names,
-    register,
-    resolve,
-)
+from tfexp.registry import check_choice, check_node, common_fields, create, known_slot, names, register, resolve
 from tfexp.schema import ChoiceOf, ChoicesOf, Range
+from tfexp.slots import SLOTS, Slot
 
 
 class Plain:

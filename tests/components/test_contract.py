@@ -19,7 +19,8 @@ from tfexp.components.base import (
     Score,
     Signals,
 )
-from tfexp.registry import SLOTS, check_choice, names, resolve
+from tfexp.registry import check_choice, names, resolve
+from tfexp.slots import SLOTS
 
 HALF = [torch.bfloat16, torch.float16]
 # Rounding to bfloat16 is 2^-9 relative, float16 2^-12; values of size up to 30 pass through three products.

@@ -1,5 +1,7 @@
 """How charts look: colours, dashes and shapes that survive colour blindness and black-and-white print, and labels."""
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,6 +49,18 @@ class Style:
         return alt.Scale(domain=self.names, range=self.ranges[which])
 
 
+def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """A chart over rows, which travel as CSV: a third of the size of JSON, and nothing for altair to check row by row.
+
+    The rows must not be empty and have the same keys.
+    """
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return alt.Chart(alt.Data(values=stream.getvalue(), format=alt.CsvDataFormat(type="csv")))
+
+
 def end_labels(
     style: Style,
     ends: Mapping[str, tuple[float, float]],
@@ -61,7 +75,7 @@ def end_labels(
     gap = LABEL_GAP * (domain[1] - domain[0]) / height
     places = spread([y for _, y in ends.values()], gap)
     rows = [{"variant": v, "x": x, "y": y, "at": at} for (v, (x, y)), at in zip(ends.items(), places, strict=True)]
-    base = alt.Chart(alt.Data(values=rows)).encode(y=alt.Y("at:Q"))
+    base = chart_of(rows).encode(y=alt.Y("at:Q"))
     edge = alt.value("width")
     lines = base.mark_rule(strokeWidth=1, opacity=0.55, x2Offset=8).encode(
         x="x:Q", x2=edge, y="y:Q", y2="at:Q", color=style.colour()

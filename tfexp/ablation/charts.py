@@ -1,15 +1,14 @@
 """The charts of a report. One description serves the page, SVG, PNG and PDF."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
-from tfexp.ablation.chart_style import INK, Style, end_labels, finish, padded
-from tfexp.ablation.prose import plural
+from tfexp.ablation.chart_style import INK, Style, chart_of, end_labels, finish, padded
 from tfexp.ablation.results import StudyResult, VariantResult
-from tfexp.ablation.series import Band, gap_bands, mean_bands, run_curves
+from tfexp.ablation.series import Band, Curve, gap_bands, mean_bands, run_curves
 from tfexp.ablation.table import paired_differences, table_of
 
 HEIGHT = 340
@@ -48,17 +47,9 @@ def curves_figure(result: StudyResult) -> Figure | None:
     # The scale follows the means: a run that diverged leaves the plot instead of flattening the others.
     domain = padded([v for band in bands for v in (*band.low, *band.high)])
     style = _style(result)
-    points = [
-        {"variant": variant, "seed": seed, "step": step, "value": value}
-        for (variant, seed), curve in runs.items()
-        for step, value in curve.items()
-    ]
-    thin = (
-        alt.Chart(alt.Data(values=points))
-        .mark_line(strokeWidth=0.7, opacity=1, strokeOpacity=0.4, clip=_leaves(domain, [p["value"] for p in points]))
-        .encode(x="step:Q", y="value:Q", detail="seed:N", color=style.colour())
-    )
-    chart = _lines(bands, style, domain, f"{result.metric} ({result.direction} is better)", [thin])
+    inside = [_run_lines(runs, style, domain, leaving) for leaving in (False, True)]
+    thin = [layer for layer in inside if layer is not None]
+    chart = _lines(bands, style, domain, f"{result.metric} ({result.direction} is better)", thin)
     caption = "Thick: mean over complete runs. Thin: each run. Shaded: the range of the seeds."
     return Figure("curves", f"{result.metric} during training", caption, chart)
 
@@ -71,13 +62,14 @@ def gap_figure(result: StudyResult) -> Figure | None:
     # The first evaluations differ most and matter least, so the later half sets the scale.
     late = [v for band in bands for v in (*_late(band, band.low), *_late(band, band.high))]
     domain = padded([0.0, *late], 0.12)
-    zero = alt.Chart(alt.Data(values=[{"y": 0}])).mark_rule(color=INK, strokeWidth=2).encode(y="y:Q")
+    zero = chart_of([{"y": 0}]).mark_rule(color=INK, strokeWidth=2).encode(y="y:Q")
     steps = max(band.steps[-1] for band in bands)
     title = f"difference in {result.metric}"
     chart = _lines(bands, _style(result), domain, title, [zero], {result.baseline: (steps, 0.0)})
     caption = (
         f"Variant minus {result.baseline}, seed by seed: {'below' if result.direction == 'lower' else 'above'} "
-        "zero is better. Line: mean. Shaded: the range over seeds."
+        "zero is better. Line: mean. Shaded: the range over seeds. "
+        "The later half sets the scale."
     )
     return Figure("gap", "Difference to the baseline during training", caption, chart)
 
@@ -117,7 +109,7 @@ def cost_figure(result: StudyResult) -> Figure | None:
     ]  # fmt: skip
     domain, style = padded([v for p in points for v in (p["low"], p["high"])], 0.12), _style(result)
     y_title = f"{result.metric} ({result.direction} is better)"
-    base = alt.Chart(alt.Data(values=points)).encode(
+    base = chart_of(points).encode(
         x=alt.X("cost:Q", scale=alt.Scale(zero=False, padding=16), axis=alt.Axis(title=field[1], tickCount=6)),
         color=style.colour(),
     )
@@ -142,34 +134,50 @@ def _lines(
     more_ends: dict[str, tuple[float, float]] | None = None,
 ) -> alt.LayerChart:
     """Means with shaded ranges over steps, named at their right end; pointing at one fades the others."""
-    rows = [
-        {"variant": band.variant, "step": step, "mean": mean, "low": low, "high": high}
+    rows: list[dict[str, Any]] = [
+        {"variant": band.variant, "step": step, "mean": _short(mean), "low": _short(low), "high": _short(high)}
         for band in bands
         for step, mean, low, high in zip(band.steps, band.mean, band.low, band.high, strict=True)
     ]
     hover = alt.selection_point(name="hover", fields=["variant"], on="pointerover", clear="pointerout")
     x = alt.X("step:Q", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(title="step", grid=False, tickCount=6))
     y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title))
-    base, clip = (
-        alt.Chart(alt.Data(values=rows)).encode(x=x),
-        _leaves(domain, [r[f] for r in rows for f in ("low", "high")]),
-    )
+    base = chart_of(rows).encode(x=x)
+    clip = _leaves(domain, [row[end] for row in rows for end in ("low", "high")])
     shade = base.mark_area(clip=clip).encode(
         y=alt.Y("low:Q", scale=_scale(domain)), y2="high:Q", color=style.colour(),
         fillOpacity=alt.when(hover).then(alt.value(0.14)).otherwise(alt.value(0.03)),
     )  # fmt: skip
-    few = max(len(band.steps) for band in bands) <= FEW_STEPS
     strong = alt.when(hover).then(alt.value(1)).otherwise(alt.value(0.2))
     line = base.mark_line(strokeWidth=2, clip=clip).encode(
         y=y, color=style.colour(), strokeDash=style.dash(), opacity=strong
     )
-    dots = base.mark_point(filled=True, size=34 if few else 60, clip=clip).encode(
-        y=y, color=style.colour(), shape=style.shape(), opacity=strong if few else alt.value(0),
+    few = max(len(band.steps) for band in bands) <= FEW_STEPS
+    # Symbols where there is room for them; else only something for the pointer to find, as light as can be.
+    marks = {"color": style.colour(), "shape": style.shape(), "opacity": strong} if few else {"opacity": alt.value(0)}
+    dots = base.mark_point(filled=True, size=34 if few else 60, clip=clip, aria=few).encode(
+        y=y, **marks,
         tooltip=["variant:N", "step:Q", *(alt.Tooltip(f"{f}:Q", format=".4f") for f in ("mean", "low", "high"))],
     )  # fmt: skip
     ends = {band.variant: (band.steps[-1], band.mean[-1]) for band in bands} | (more_ends or {})
     labels = end_labels(style, ends, domain, HEIGHT)
     return finish(alt.layer(*behind, shade, line, dots.add_params(hover), labels), y_title, height=HEIGHT)
+
+
+def _run_lines(
+    runs: Mapping[tuple[str, int], Curve], style: Style, domain: tuple[float, float], leaving: bool
+) -> alt.Chart | None:
+    """Thin lines of the runs that stay inside the plot, or of those that leave it and have to be clipped."""
+    points = [
+        {"variant": variant, "seed": seed, "step": step, "value": _short(value)}
+        for (variant, seed), curve in runs.items()
+        if _leaves(domain, list(curve.values())) is leaving
+        for step, value in curve.items()
+    ]
+    if not points:
+        return None
+    line = chart_of(points).mark_line(strokeWidth=0.7, strokeOpacity=0.4, opacity=1, clip=leaving, aria=False)
+    return line.encode(x="step:Q", y="value:Q", detail="seed:N", color=style.colour())
 
 
 def _forest_layers(result: StudyResult, rows: Sequence[VariantResult], x: alt.X, y: alt.Y) -> list[Any]:
@@ -186,9 +194,9 @@ def _forest_layers(result: StudyResult, rows: Sequence[VariantResult], x: alt.X,
         for row in rows
         for seed, difference in paired_differences(result, row).items()
     ]
-    base = alt.Chart(alt.Data(values=known)).encode(y=y, color=style.colour())
-    zero = alt.Chart(alt.Data(values=[{"mean": 0}])).mark_rule(color=INK, strokeWidth=1.2).encode(x=x)
-    dots = alt.Chart(alt.Data(values=seeds)).mark_circle(size=14, opacity=0.65, yOffset=9, color=INK)
+    base = chart_of(known).encode(y=y, color=style.colour())
+    zero = chart_of([{"mean": 0}]).mark_rule(color=INK, strokeWidth=1.2).encode(x=x)
+    dots = chart_of(seeds).mark_circle(size=14, opacity=0.65, yOffset=9, color=INK)
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q")
     caps = [base.mark_tick(orient="vertical", size=9, thickness=2).encode(x=f"{end}:Q") for end in ("low", "high")]
     text = base.mark_text(align="left", baseline="middle", xOffset=14, fontSize=11, color=INK)
@@ -209,6 +217,11 @@ def _forest_domain(result: StudyResult, rows: Sequence[VariantResult]) -> tuple[
     return padded([0.0, *ends, *(v for row in rows for v in paired_differences(result, row).values())])
 
 
+def _short(value: float) -> float:
+    # A pixel is a thousandth of the plot; the exact numbers are in report.json.
+    return float(f"{value:.6g}")
+
+
 def _style(result: StudyResult) -> Style:
     return Style([row.name for row in result.rows], result.baseline)
 
@@ -222,7 +235,7 @@ def _name_axis() -> alt.Axis:
 
 
 def _leaves(domain: tuple[float, float], values: Sequence[float]) -> bool:
-    # Clipping makes the PNG several times slower, so it is asked for only where a line leaves the plot.
+    # Clipping makes the PNG many times slower, so it is asked for only where a line leaves the plot.
     return min(values) < domain[0] or max(values) > domain[1]
 
 

@@ -34,6 +34,7 @@ def svg_of(figure: Figure, background: str = "transparent") -> str:
     spec = spec_of(figure)
     spec["config"]["background"] = background
     svg = vl_convert.vegalite_to_svg(spec, vl_version=_vegalite_version())
+    svg = re.sub(r'<path [^>]*\bopacity="0"/>', "", svg)  # what only a pointer could find
     return re.sub(r'(\bid="|url\(#)(?=[A-Za-z])', rf"\1{figure.name}-", svg)
 
 

@@ -78,7 +78,7 @@ def rate(n: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return MISSING if share is None else f"{share:.0%}"
+    return MISSING if share is None else f"{100 * share:.0f} %"
 
 
 def _decimals(value: float, digits: int) -> int:
@@ -88,12 +88,8 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def _scaled(n: float, units: tuple[str, ...], base: int) -> str:
-    for unit in units[:-1]:
-        if abs(n) < base * 0.9995:
-            break
-        n /= base
-    else:
-        unit = units[-1]
-    if unit == units[0]:
-        return f"{n:.0f} {unit}"
-    return f"{n:.1f} {unit}" if abs(n) < 99.95 else f"{n:,.0f} {unit}"
+    power = 0
+    while abs(n) >= base * 0.9995 and power < len(units) - 1:
+        n, power = n / base, power + 1
+    decimals = 1 if power and abs(n) < 99.95 else 0
+    return f"{n:,.{decimals}f} {units[power]}"

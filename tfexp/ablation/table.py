@@ -1,7 +1,7 @@
 """A study's table as text: one place that decides digits, marks and headings for every format."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tfexp.ablation import numbers
@@ -56,6 +56,43 @@ class Table:
 
     def row(self, name: str) -> TableRow:
         return next(row for row in self.rows if row.name == name)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the plain formats.
+
+    Args:
+        key: By which a format picks its columns.
+        heading: Unescaped.
+        text: Of a row's cell, unescaped.
+    """
+
+    key: str
+    heading: str
+    text: Callable[[TableRow], str]
+
+
+def columns_of(result: StudyResult, table: Table) -> list[Column]:
+    """Every column that says something: those that would be empty, or repeat another, are left out."""
+    differences = any(row.result.difference is not None for row in table.rows)
+    tested = sum(row.adjusted is not None for row in table.rows)
+    costs = any(row.result.parameters is not None for row in table.rows)
+    shown = [
+        (True, Column("variant", "variant", lambda row: row.name)),
+        (True, Column("seeds", "seeds", lambda row: row.seeds)),
+        (True, Column("value", result.metric, lambda row: row.value)),
+        (differences, Column("difference", "difference", lambda row: row.difference)),
+        (differences, Column("interval", "95 % interval", lambda row: row.interval or numbers.MISSING)),
+        (differences, Column("better", "better in", lambda row: row.better)),
+        (tested > 0, Column("p", "p", lambda row: row.p)),
+        (tested > 1, Column("p_holm", "p (Holm)", lambda row: row.p_holm)),
+        (costs, Column("parameters", "parameters", lambda row: row.parameters)),
+        (costs, Column("flops", "per token", lambda row: row.flops)),
+        (costs, Column("speed", "tokens/s", lambda row: row.speed)),
+        (costs, Column("memory", "memory", lambda row: row.memory)),
+    ]
+    return [column for show, column in shown if show]
 
 
 def table_of(result: StudyResult) -> Table:

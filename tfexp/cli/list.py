@@ -11,8 +11,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--plugins", nargs="*", default=[], metavar="MODULE", help="modules or .py files to import")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    from tfexp.registry import SLOTS, discover, known_slot
+    from tfexp.registry import discover, known_slot
     from tfexp.registry_view import one_line, rows
+    from tfexp.slots import SLOTS
 
     discover(options.plugins)
     slots = [known_slot(options.slot)] if options.slot else list(SLOTS)

@@ -12,8 +12,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--plugins", nargs="*", default=[], metavar="MODULE", help="modules or .py files to import")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    from tfexp.registry import SLOTS, discover, resolve
+    from tfexp.registry import discover, resolve
     from tfexp.registry_view import details, keys_table
+    from tfexp.slots import SLOTS
 
     discover(options.plugins)
     # `model/position/rope`, as the config group is written, means position/rope.

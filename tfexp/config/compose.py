@@ -13,7 +13,8 @@ from omegaconf import DictConfig
 from tfexp.config.freeze import freeze
 from tfexp.config.messages import explain
 from tfexp.errors import ConfigError
-from tfexp.registry import SLOTS, discover, names, resolve
+from tfexp.registry import discover, names, resolve
+from tfexp.slots import SLOTS
 
 VERSION_BASE = "1.3"
 

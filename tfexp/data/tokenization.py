@@ -19,6 +19,14 @@ def special_text(name: str) -> str:
     return f"<{name}>"
 
 
+def special_texts(names: Sequence[str]) -> list[str]:
+    """How the special tokens of a vocabulary are written, in its order; each may be listed once."""
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"data.tokenizer.specials: '{name}' is listed twice")
+    return [special_text(name) for name in names]
+
+
 class TokenizerRecipe:
     """The contract of the slot `tokenizer`: how to train one, and a fast way to encode if there is one."""
 
@@ -58,7 +66,12 @@ class Tokenizer:
         return self.library.token_to_id(special_text(name))
 
     def encode(self, text: str) -> list[int]:
-        ids = self.library.encode(text).ids
+        """Ids of one text; raises DataError for a character that the vocabulary has no token for."""
+        try:
+            ids = self.library.encode(text).ids
+        except Exception as error:  # the library raises nothing narrower
+            stranger = next((c for c in text if self.library.token_to_id(c) is None), text[:20])
+            raise DataError(f"the tokenizer has no token for {stranger!r}, and no 'unk' either") from error
         if text and not ids:
             raise DataError(f"the tokenizer knows none of the characters of {text[:20]!r}")
         return ids

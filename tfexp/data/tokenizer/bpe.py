@@ -6,7 +6,7 @@ from typing import Annotated
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, TokenizerRecipe, special_text
+from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, TokenizerRecipe, special_texts
 from tfexp.registry import register
 from tfexp.schema import Range
 
@@ -28,7 +28,7 @@ class BPETokenizer(TokenizerRecipe):
         self, *, vocab_size: Annotated[int, Range(ge=264)] = 1024, specials: list[Special] = DEFAULT_SPECIALS
     ) -> None:
         self.vocab_size = vocab_size
-        self.specials = [special_text(name) for name in specials]
+        self.specials = special_texts(specials)
 
     def train(self, documents: Sequence[str]) -> LibraryTokenizer:
         library = LibraryTokenizer(models.BPE())

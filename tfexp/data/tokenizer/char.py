@@ -6,7 +6,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, Tokenizer, TokenizerRecipe, special_text
+from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, Tokenizer, TokenizerRecipe, special_text, special_texts
 from tfexp.errors import DataError
 from tfexp.registry import register
 
@@ -21,7 +21,7 @@ class CharTokenizer(TokenizerRecipe):
     """
 
     def __init__(self, *, specials: list[Special] = DEFAULT_SPECIALS) -> None:
-        self.specials = [special_text(name) for name in specials]
+        self.specials = special_texts(specials)
 
     def train(self, documents: Sequence[str]) -> LibraryTokenizer:
         characters = sorted({character for document in documents for character in set(document)})

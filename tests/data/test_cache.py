@@ -1,0 +1,166 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runs import ROOT, environment, write_text
+from tfexp.data import prepare as cache_module
+from tfexp.data.prepare import encode_with, prepare
+from tfexp.errors import DataError, RunError
+from tfexp.registry import check_choice
+
+NEUTRAL = {"seq_len": 4, "batch_size": 3, "sampling": "windows", "workers": 2}
+TELLING = {
+    "tokenizer": {"tokenizer": "byte"},
+    "tokenizer_key": {"tokenizer": {"name": "char", "specials": ["unk"]}},
+    "split": {"val_fraction": 0.2},
+}
+PREPARE = (
+    "import json, pathlib; from tfexp.data.prepare import prepare; print(prepare({!r}, pathlib.Path({!r})).report)"
+)
+
+
+def node(folder: Path, **changes) -> dict:
+    text = folder / "text.txt"
+    if not text.exists():
+        write_text(text)
+    return check_choice("data", {"name": "text_files", "train": str(text), "tokenizer": "char", **changes}, "data")
+
+
+def folders(cache: Path) -> list[str]:
+    return sorted(p.name for p in cache.iterdir() if not p.name.endswith(".lock"))
+
+
+def test_an_encoded_set_is_complete_and_memory_mapped(tmp_path):
+    data = prepare(node(tmp_path), tmp_path / "cache")
+    (key,) = folders(tmp_path / "cache")
+    files = sorted(p.name for p in (tmp_path / "cache" / key).iterdir())
+    assert files == ["meta.json", "tokenizer.json", "train.npy", "val.npy"]
+    assert all(isinstance(ids, np.memmap) and ids.dtype == np.uint16 for ids in data.parts.values())
+    text = (tmp_path / "text.txt").read_text(encoding="utf-8")
+    assert "".join(data.tokenizer.decode(ids.tolist()) for ids in data.parts.values()) == text
+    assert sum(data.n_bytes.values()) == len(text)
+
+
+def test_every_document_ends_with_the_end_token_if_there_is_one(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("ab", encoding="utf-8")
+    choice = {"train": f"{tmp_path}/?.txt", "val": f"{tmp_path}/a.txt"}
+    for specials, expected in ((["eos"], [1, 2, 0, 1, 2, 0]), ([], [0, 1, 0, 1])):
+        tokenizer = {"name": "char", "specials": specials}
+        data = prepare(node(tmp_path, tokenizer=tokenizer, **choice), tmp_path / "cache")
+        assert data.parts["train"].tolist() == expected
+
+
+def test_a_second_call_reads_what_the_first_has_written(tmp_path, monkeypatch):
+    first = prepare(node(tmp_path), tmp_path / "cache")
+    monkeypatch.setattr(cache_module, "_encode", None)
+    second = prepare(node(tmp_path), tmp_path / "cache")
+    assert second.fingerprint == first.fingerprint
+    assert second.report == first.report
+    np.testing.assert_array_equal(second.parts["train"], first.parts["train"])
+
+
+def test_what_does_not_change_the_ids_shares_one_set(tmp_path):
+    prepare(node(tmp_path), tmp_path / "cache")
+    prepare(node(tmp_path, **NEUTRAL), tmp_path / "cache")
+    assert len(folders(tmp_path / "cache")) == 1
+
+
+@pytest.mark.parametrize("changes", TELLING.values(), ids=TELLING)
+def test_what_changes_the_ids_makes_another_set(tmp_path, changes):
+    prepare(node(tmp_path), tmp_path / "cache")
+    prepare(node(tmp_path, **changes), tmp_path / "cache")
+    assert len(folders(tmp_path / "cache")) == 2
+
+
+def test_a_changed_text_makes_another_set(tmp_path):
+    before = prepare(node(tmp_path), tmp_path / "cache")
+    write_text(tmp_path / "text.txt", seed=1)
+    after = prepare(node(tmp_path), tmp_path / "cache")
+    assert before.fingerprint != after.fingerprint
+    assert len(folders(tmp_path / "cache")) == 2
+
+
+def test_a_crash_leaves_nothing_half_made(tmp_path, monkeypatch):
+    save, calls = np.save, []
+
+    def fail_at_the_second(path, ids):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        save(path, ids)
+
+    monkeypatch.setattr(np, "save", fail_at_the_second)
+    with pytest.raises(OSError, match="No space left"):
+        prepare(node(tmp_path), tmp_path / "cache")
+    assert folders(tmp_path / "cache") == []
+    monkeypatch.undo()
+    assert prepare(node(tmp_path), tmp_path / "cache").report["train_tokens"] > 0
+
+
+def test_a_folder_that_a_killed_process_left_is_not_taken_for_a_set(tmp_path):
+    whole = prepare(node(tmp_path), tmp_path / "cache")
+    (key,) = folders(tmp_path / "cache")
+    (tmp_path / "cache" / key).rename(tmp_path / "cache" / f".{key}-left")
+    (tmp_path / "cache" / f".{key}-left" / "val.npy").unlink()
+    assert prepare(node(tmp_path), tmp_path / "cache").report == whole.report
+
+
+def test_two_processes_at_once_make_one_set(tmp_path):
+    write_text(tmp_path / "text.txt", words=20_000)
+    code = PREPARE.format(node(tmp_path, tokenizer="bpe"), str(tmp_path / "cache"))
+    env = environment(PYTHONPATH=str(ROOT))
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env) for _ in range(2)]
+    first, second = (process.communicate(timeout=120)[0] for process in both)
+    assert first == second != b""
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(folders(tmp_path / "cache")) == 1
+
+
+def test_the_report_counts_documents_tokens_bytes_and_unknowns(tmp_path):
+    (tmp_path / "train.txt").write_text("hug pug pun bun hugs", encoding="utf-8")
+    (tmp_path / "val.txt").write_text("mug é", encoding="utf-8")
+    choice = {"train": str(tmp_path / "train.txt"), "val": str(tmp_path / "val.txt")}
+    report = prepare(node(tmp_path, **choice), tmp_path / "cache").report
+    assert report["train_unknown_rate"] == 0.0
+    assert report["val_unknown_rate"] == 2 / 6  # m, é; the end token counts
+    assert (report["val_documents"], report["val_tokens"], report["val_bytes"]) == (1, 6, 6)
+    byte = prepare(node(tmp_path, tokenizer="bpe", **choice), tmp_path / "cache").report
+    assert byte["val_unknown_rate"] == 0.0
+
+
+def test_the_tokenizer_sees_the_training_part_only(tmp_path):
+    (tmp_path / "train.txt").write_text("abc", encoding="utf-8")
+    (tmp_path / "val.txt").write_text("xyz", encoding="utf-8")
+    files = {part: str(tmp_path / f"{part}.txt") for part in ("train", "val")}
+    data = prepare(node(tmp_path, **files), tmp_path / "cache")
+    assert data.tokenizer.vocab_size == 4 + 3
+    no_unknown = {**files, "tokenizer": {"name": "char", "specials": ["eos"]}}
+    with pytest.raises(DataError, match="the character 'x' is not in the training part"):
+        prepare(node(tmp_path, **no_unknown), tmp_path / "cache")
+
+
+def test_other_text_is_encoded_with_a_vocabulary_that_is_there(tmp_path):
+    tokenizer = prepare(node(tmp_path), tmp_path / "cache").tokenizer
+    (tmp_path / "other.txt").write_text("ab cd xyz", encoding="utf-8")
+    data = encode_with(tokenizer, node(tmp_path, val=str(tmp_path / "other.txt")))
+    assert list(data.parts) == ["val"]
+    assert tokenizer.decode(data.parts["val"].tolist()) == "ab cd "
+    assert data.n_bytes == {"val": 9}
+
+
+def test_a_cache_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "outputs").write_text("a file", encoding="utf-8")
+    with pytest.raises(RunError, match=r"^outputs: cannot write to .*/outputs/cache: Not a directory$"):
+        prepare(node(tmp_path), tmp_path / "outputs" / "cache")
+
+
+def test_the_notes_of_a_set_are_json(tmp_path):
+    prepare(node(tmp_path), tmp_path / "cache")
+    (key,) = folders(tmp_path / "cache")
+    meta = json.loads((tmp_path / "cache" / key / "meta.json").read_text(encoding="utf-8"))
+    assert sorted(meta) == ["fingerprint", "n_bytes", "report"]

@@ -1,0 +1,178 @@
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.runs import python_process
+from tfexp.data.corpus import Corpus, in_fraction, split_by_name, split_tail
+from tfexp.data.source.python_stdlib import PythonStdlib
+from tfexp.data.source.text_files import TextFiles
+from tfexp.errors import DataError
+
+LATIN1 = b"one two three\nfour five six\ncaf\xe9 au lait\nseven eight\n"  # byte E9 in line 3
+REFUSED = {
+    "missing": (b"", "none.txt", "data.train: there is no file {folder}/none.txt (looked from {cwd})"),
+    "no_match": (b"x", "*.text", "data.train: there is no file {folder}/*.text (looked from {cwd})"),
+    "folder": (b"x", "", "data.train: {folder}/ is a folder; name files, such as {folder}/*.txt"),
+    "empty": (b"", "text.txt", "data.train: {folder}/text.txt is empty"),
+    "blank": (b" \n\n\t", "text.txt", "data.train: {folder}/text.txt is empty"),
+    "latin1": (
+        LATIN1,
+        "text.txt",
+        "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8; convert the file or set data.encoding",
+    ),
+    "binary": (b"\x80\x00", "text.txt", "data.train: {folder}/text.txt, line 1: byte 0x80 is not utf-8; convert"),
+    "one_letter": (b"x", "text.txt", "data.train: nothing left to validate on after splitting 1 files; set data.val"),
+}
+STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
+FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
+
+
+def write(path: Path, content: bytes | str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def read(train, **options) -> Corpus:
+    return TextFiles(train=train, **options).read()
+
+
+@pytest.mark.parametrize(("content", "name", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, content, name, message):
+    write(tmp_path / "text.txt", content)
+    with pytest.raises(DataError) as error:
+        read(f"{tmp_path}/{name}")
+    assert str(error.value).startswith(message.format(folder=tmp_path, cwd=Path.cwd()))
+
+
+def test_the_key_of_the_bad_file_is_named(tmp_path):
+    good = write(tmp_path / "good.txt", "text " * 10)
+    for part in ("val", "test"):
+        with pytest.raises(DataError, match=rf"^data\.{part}: there is no file "):
+            read(good, **{"val": good, part: str(tmp_path / "none.txt")})
+
+
+def test_a_file_that_the_system_refuses_to_read_is_named(tmp_path, monkeypatch):
+    path = write(tmp_path / "text.txt", "text")
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match=r"^data.train: cannot read .*text\.txt: Permission denied$"):
+        read(path)
+
+
+def test_one_file_validates_on_its_last_tenth(tmp_path):
+    corpus = read(write(tmp_path / "text.txt", "0123456789" * 9 + "abcdefghij"))
+    assert corpus.train == ("0123456789" * 9,)
+    assert corpus.val == ("abcdefghij",)
+    assert corpus.test == ()
+    assert read(str(tmp_path / "text.txt"), val_fraction=0.5).val == ("0123456789" * 4 + "abcdefghij",)
+
+
+def test_a_validation_and_a_test_file_are_taken_as_they_are(tmp_path):
+    train, val, test = (write(tmp_path / f"{n}.txt", f"the {n} text") for n in ("train", "val", "test"))
+    corpus = read(train, val=val, test=test)
+    assert corpus.parts() == {"train": ("the train text",), "val": ("the val text",), "test": ("the test text",)}
+
+
+def test_several_files_and_patterns_are_documents_in_a_fixed_order(tmp_path):
+    for name in ("b", "a", "sub/c"):
+        write(tmp_path / f"{name}.txt", name)
+    val = write(tmp_path / "val.md", "v")
+    assert read(f"{tmp_path}/*.txt", val=val).train == ("a", "b")
+    assert read(f"{tmp_path}/**/*.txt", val=val).train == ("a", "b", "sub/c")
+    assert read([f"{tmp_path}/sub/c.txt", f"{tmp_path}/?.txt"], val=val).train == ("sub/c", "a", "b")
+    assert read(f"{tmp_path}/*.txt", val=val).report == {"files_read": 2, "files_kept": 2}
+
+
+def test_of_several_files_whole_ones_validate(tmp_path):
+    texts = {f"{i}.txt": f"document {i}" for i in range(40)}
+    for name, text in texts.items():
+        write(tmp_path / name, text)
+    corpus = read(f"{tmp_path}/*.txt")
+    assert sorted(corpus.train + corpus.val) == sorted(texts.values())
+    assert corpus.val == tuple(texts[name] for name in sorted(texts) if in_fraction(name, 0.1))
+
+
+def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "text.txt", "0123456789")
+    assert read("~/text.txt").train == ("012345678",)
+
+
+def test_windows_line_ends_change_nothing(tmp_path):
+    unix = read(write(tmp_path / "unix.txt", "one\ntwo\nthree\nfour\n"), val_fraction=0.3)
+    windows = read(write(tmp_path / "windows.txt", "one\r\ntwo\r\nthree\r\nfour\r\n"), val_fraction=0.3)
+    assert windows == unix
+    assert windows.fingerprint() == unix.fingerprint()
+
+
+def test_another_encoding_can_be_named(tmp_path):
+    path = write(tmp_path / "text.txt", LATIN1)
+    corpus = read(path, encoding="latin-1")
+    assert "".join(corpus.train + corpus.val) == LATIN1.decode("latin-1")
+    assert "�" not in corpus.train[0]
+    with pytest.raises(DataError, match=r"^data\.encoding: Python knows no encoding 'latin-one'$"):
+        read(path, encoding="latin-one")
+
+
+def test_the_locale_changes_nothing(tmp_path):
+    path = write(tmp_path / "text.txt", "Größe ☃ 你好 🙂 " * 20)
+    plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    assert python_process(FINGERPRINT.format(path), **plain) == read(path).fingerprint()
+
+
+def test_the_standard_library_is_the_same_text_in_every_process():
+    fingerprints = {python_process(STDLIB, PYTHONHASHSEED=seed) for seed in ("0", "12345")}
+    assert fingerprints == {PythonStdlib().read().fingerprint()}
+
+
+def test_the_standard_library_is_large_and_split_by_file():
+    corpus = PythonStdlib(val_fraction=0.2).read()
+    sizes = {name: sum(map(len, documents)) for name, documents in corpus.parts().items()}
+    assert sizes["train"] + sizes["val"] > 5_000_000
+    assert 0.1 < len(corpus.val) / (len(corpus.train) + len(corpus.val)) < 0.3
+    assert corpus.report["files_kept"] == len(corpus.train) + len(corpus.val)
+    assert not any("\r\n" in text for text in corpus.train)
+
+
+def test_the_standard_library_leaves_out_tests_and_what_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    for i in range(40):
+        write(tmp_path / f"m{i}.py", f"x = {i}\r\n")
+    for name in ("test/t.py", "site-packages/s.py", "json/tests/u.py", "notes.txt", "blank.py"):
+        write(tmp_path / name, "" if name == "blank.py" else "left out")
+    write(tmp_path / "bad.py", LATIN1)
+    corpus = PythonStdlib().read()
+    assert {*corpus.train, *corpus.val} == {f"x = {i}\n" for i in range(40)}
+    assert corpus.report == {"files_read": 42, "files_kept": 40, "files_not_utf8": 1}
+
+
+def test_a_python_without_sources_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(DataError, match=r"^data=python_stdlib: found 0 source files under .*; too few to split$"):
+        PythonStdlib().read()
+
+
+def test_a_document_keeps_its_part_when_others_come_and_go():
+    named = [(f"file{i}", f"text {i}") for i in range(200)]
+    train, val = split_by_name(named, 0.3)
+    fewer_train, fewer_val = split_by_name(named[::3], 0.3)
+    assert set(fewer_train) <= set(train)
+    assert set(fewer_val) <= set(val)
+    assert set(split_by_name(named, 0.5)[1]) > set(val)  # a larger share keeps what the smaller one had
+    assert not set(train) & set(val)
+
+
+def test_the_fingerprint_sees_where_documents_and_parts_end():
+    pairs = [(("ab", "c"), ("d",)), (("a", "bc"), ("d",)), (("ab", "c", "d"), ("e",)), (("ab",), ("c", "d"))]
+    assert len({Corpus(train, val).fingerprint() for train, val in pairs}) == len(pairs)
+    assert Corpus(("a",), ("b",), report={"files": 1}).fingerprint() == Corpus(("a",), ("b",)).fingerprint()
+
+
+def test_split_tail_cuts_characters_not_bytes():
+    assert split_tail("ééééé☃☃☃☃☃", 0.5) == ("ééééé", "☃☃☃☃☃")
+    assert split_tail("abc", 0.1) == ("abc", "")
