@@ -27,3 +27,12 @@ def scratch_registry():
         for name in [n for n, c in components.items() if not c.target.__module__.startswith("tfexp.")]:
             del components[name]
     registry._discovered -= {name for name in registry._discovered if not name.startswith("tfexp.")}
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A finished tiny run, its text and outputs beside it; tests read it and change nothing."""
+    from tests import runs  # brings Lightning with it, which most tests do not need
+    from tfexp.training.run import run
+
+    return run(runs.config(tmp_path_factory.mktemp("trained"), "logger=csv", "optim.lr=3e-3"))

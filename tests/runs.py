@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from omegaconf import DictConfig
 
 import tfexp
@@ -66,18 +67,24 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tfexp", *arguments]
 
 
-def tfexp_process(*arguments: str, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
-    """`tfexp ...` in a process of its own, without a terminal and without standard input."""
-    return subprocess.run(
+def start(*arguments: str, cwd: Path = ROOT, **changes: str) -> subprocess.Popen[str]:
+    """Start `tfexp ...` in a process of its own, without a terminal and without standard input."""
+    return subprocess.Popen(
         command(*arguments),
         cwd=cwd,
         env=environment(PYTHONPATH=os.pathsep.join([str(ROOT), changes.pop("PYTHONPATH", "")]), **changes),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=240,
-        check=False,
     )
+
+
+def tfexp_process(*arguments: str, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run `tfexp ...` in a process of its own to its end."""
+    with start(*arguments, cwd=cwd, **changes) as process:
+        stdout, stderr = process.communicate(timeout=240)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def python_process(code: str, cwd: Path = ROOT, **changes: str) -> str:
@@ -94,3 +101,20 @@ def python_process(code: str, cwd: Path = ROOT, **changes: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def weights(record: Record, file: str = "last.ckpt") -> dict[str, torch.Tensor]:
+    """The parameters in a run's checkpoint, by name."""
+    state = torch.load(record.folder / "checkpoints" / file, weights_only=True)
+    if "model" in state:
+        return state["model"]
+    return {k.removeprefix("model."): v for k, v in state["state_dict"].items()}
+
+
+def assert_same_result(one: Record, other: Record) -> None:
+    """Two runs that agree in every metric and every parameter, bit for bit."""
+    assert without_timings(one) == without_timings(other)
+    for file in ("last.ckpt", "best.pt"):
+        first, second = weights(one, file), weights(other, file)
+        assert first.keys() == second.keys()
+        assert all(torch.equal(first[name], second[name]) for name in first)

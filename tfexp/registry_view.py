@@ -98,3 +98,23 @@ def _file(component: Component) -> str:
     path = Path(component.file)
     root = Path(tfexp.__file__).resolve().parent.parent
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def matrix_markdown() -> str:
+    """Which position goes with which attention, and what else each component needs and gives."""
+    attentions = names("attention")
+    table = compatibility_matrix(names("position"), attentions)
+    lines = ["| position \\ attention | " + " | ".join(attentions) + " | needs | gives |"]
+    lines.append("|---" * (len(attentions) + 3) + "|")
+    for position, row in table.items():
+        component = resolve("position", position)
+        cells = ["yes" if not row[a] else f"no: {', '.join(row[a])}" for a in attentions]
+        lines.append(f"| {position} | {' | '.join(cells)} | {_traits(component.needs)} | {_traits(component.gives)} |")
+    for attention in attentions:
+        gives = _traits(resolve("attention", attention).gives)
+        lines.append(f"\nAttention `{attention}` gives: {gives}.")
+    return "\n".join(lines)
+
+
+def _traits(traits: Iterable[str]) -> str:
+    return ", ".join(sorted(traits)) or "-"

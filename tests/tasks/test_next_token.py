@@ -43,7 +43,7 @@ def part(n: int, seq_len: int, batch_size: int) -> EvalBlocks:
 def mean_of_means(tiny: nn.Module, task: Task, blocks: EvalBlocks) -> float:
     """What an evaluation must not be: short batches weigh as much as long ones."""
     sums = [task.score(tiny, blocks[k]) for k in range(len(blocks))]
-    return float(np.mean([float(s["loss"] / s["count"]) for s in sums]))
+    return float(np.mean([s["loss"].item() / s["count"].item() for s in sums]))
 
 
 @pytest.mark.parametrize(("sums", "n_bytes", "loss", "perplexity", "bits"), PARTS.values(), ids=PARTS)
@@ -96,7 +96,7 @@ def test_an_evaluation_does_not_depend_on_the_batch_size(n):
     tiny = model(dtype=torch.float32)
     results = [evaluate(tiny, NextToken(), part(n, 5, size), "32-true") for size in (1, 2, 7)]
     for result in results[1:]:
-        assert result == pytest.approx(results[0], abs=1e-6)
+        assert result == pytest.approx(results[0], rel=1e-6)
 
 
 def test_a_mean_of_batch_means_would_be_seen():
@@ -112,8 +112,8 @@ def test_an_evaluation_equals_one_long_sum():
     logits = torch.cat([tiny(tokens[:5][None]).logits[0], tiny(tokens[5:8][None]).logits[0]])
     chosen = logits.log_softmax(-1)[torch.arange(8), tokens[1:]]
     result = evaluate(tiny, NextToken(), part(9, 5, 2), "32-true")
-    assert result["loss"] == pytest.approx(-float(chosen.mean()), rel=1e-6)
-    assert result["accuracy"] == float((logits.argmax(-1) == tokens[1:]).float().mean())
+    assert result["loss"] == pytest.approx(-chosen.mean().item(), rel=1e-6)
+    assert result["accuracy"] == (logits.argmax(-1) == tokens[1:]).double().mean().item()
 
 
 def test_an_evaluation_is_free_of_dropout_and_leaves_the_mode_as_it_was():

@@ -34,6 +34,7 @@ class Style:
         self.names, self.baseline = list(names), baseline
         others = iter(range(len(self.names)))
         marks = {name: BASELINE if name == baseline else _marks(next(others)) for name in self.names}
+        self.crowded = len(self.names) - 1 > len(DASHES)  # so that a dash alone does not name a variant
         self.ranges = [list(values) for values in zip(*marks.values(), strict=True)]
 
     def colour(self) -> alt.Color:
@@ -73,7 +74,7 @@ def end_labels(
     Leaders are short lines from the point to its name.
     """
     gap = LABEL_GAP * (domain[1] - domain[0]) / height
-    places = spread([y for _, y in ends.values()], gap)
+    places = spread([y for _, y in ends.values()], gap, domain)
     rows = [{"variant": v, "x": x, "y": y, "at": at} for (v, (x, y)), at in zip(ends.items(), places, strict=True)]
     base = chart_of(rows).encode(y=alt.Y("at:Q"))
     edge = alt.value("width")
@@ -90,8 +91,11 @@ def end_labels(
     return alt.layer(*([lines] if leaders else []), symbols, names)
 
 
-def spread(values: Sequence[float], gap: float) -> list[float]:
-    """The nearest places to `values` (least squares) that are at least `gap` apart and keep their order."""
+def spread(values: Sequence[float], gap: float, domain: tuple[float, float]) -> list[float]:
+    """The nearest places to `values` (least squares) that are at least `gap` apart and keep their order.
+
+    They stay inside the domain as long as there is room in it.
+    """
     order = sorted(range(len(values)), key=values.__getitem__)
     blocks: list[list[float]] = []  # neighbours that push each other: [sum of values - rank * gap, how many]
     for rank, index in enumerate(order):
@@ -100,9 +104,10 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
             total, n = blocks.pop()
             blocks[-1] = [blocks[-1][0] + total, blocks[-1][1] + n]
     flat = [total / n for total, n in blocks for _ in range(int(n))]
+    highest = max(domain[0], domain[1] - (len(values) - 1) * gap)
     places = [0.0] * len(values)
     for rank, index in enumerate(order):
-        places[index] = flat[rank] + rank * gap
+        places[index] = min(max(flat[rank], domain[0]), highest) + rank * gap
     return places
 
 

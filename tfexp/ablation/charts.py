@@ -13,6 +13,7 @@ from tfexp.ablation.table import paired_differences, table_of
 
 HEIGHT = 340
 FEW_STEPS = 12  # up to which each evaluation gets a symbol on its line
+SYMBOLS = 6  # along a line, where dashes alone do not tell the lines apart
 ROW_HEIGHT = 34  # of the forest plot
 WORTH_SHOWING = 1.05  # ratio of the dearest to the cheapest variant, below which a chart of cost says nothing
 
@@ -113,7 +114,7 @@ def cost_figure(result: StudyResult) -> Figure | None:
         x=alt.X("cost:Q", scale=alt.Scale(zero=False, padding=16), axis=alt.Axis(title=field[1], tickCount=6)),
         color=style.colour(),
     )
-    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title))
+    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title, tickCount=7))
     bars = base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", scale=_scale(domain)), y2="high:Q")
     marks = base.mark_point(filled=True, size=90, opacity=1).encode(
         y=y, shape=style.shape(), tooltip=["variant:N", alt.Tooltip("mean:Q", format=".4f"), "cost:Q"]
@@ -140,28 +141,46 @@ def _lines(
         for step, mean, low, high in zip(band.steps, band.mean, band.low, band.high, strict=True)
     ]
     hover = alt.selection_point(name="hover", fields=["variant"], on="pointerover", clear="pointerout")
+    strong = alt.when(hover).then(alt.value(1)).otherwise(alt.value(0.2))
     x = alt.X("step:Q", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(title="step", grid=False, tickCount=6))
-    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title))
+    y = alt.Y("mean:Q", scale=_scale(domain), axis=alt.Axis(title=y_title, tickCount=7))
     base = chart_of(rows).encode(x=x)
     clip = _leaves(domain, [row[end] for row in rows for end in ("low", "high")])
     shade = base.mark_area(clip=clip).encode(
         y=alt.Y("low:Q", scale=_scale(domain)), y2="high:Q", color=style.colour(),
-        fillOpacity=alt.when(hover).then(alt.value(0.14)).otherwise(alt.value(0.03)),
+        fillOpacity=alt.when(hover).then(alt.value(0.07 if style.crowded else 0.14)).otherwise(alt.value(0.02)),
     )  # fmt: skip
-    strong = alt.when(hover).then(alt.value(1)).otherwise(alt.value(0.2))
     line = base.mark_line(strokeWidth=2, clip=clip).encode(
         y=y, color=style.colour(), strokeDash=style.dash(), opacity=strong
     )
-    few = max(len(band.steps) for band in bands) <= FEW_STEPS
-    # Symbols where there is room for them; else only something for the pointer to find, as light as can be.
-    marks = {"color": style.colour(), "shape": style.shape(), "opacity": strong} if few else {"opacity": alt.value(0)}
-    dots = base.mark_point(filled=True, size=34 if few else 60, clip=clip, aria=few).encode(
-        y=y, **marks,
+    # Nothing to see, but something for the pointer to find.
+    found = base.mark_point(filled=True, size=60, clip=clip, aria=False).encode(
+        y=y, opacity=alt.value(0),
         tooltip=["variant:N", "step:Q", *(alt.Tooltip(f"{f}:Q", format=".4f") for f in ("mean", "low", "high"))],
     )  # fmt: skip
+    marked = _marked(bands, style)
+    symbols = [_symbols(chart_of(marked).encode(x=x, y=y, opacity=strong), style, clip)] if marked else []
     ends = {band.variant: (band.steps[-1], band.mean[-1]) for band in bands} | (more_ends or {})
     labels = end_labels(style, ends, domain, HEIGHT)
-    return finish(alt.layer(*behind, shade, line, dots.add_params(hover), labels), y_title, height=HEIGHT)
+    return finish(alt.layer(*behind, shade, line, *symbols, found.add_params(hover), labels), y_title, height=HEIGHT)
+
+
+def _symbols(base: alt.Chart, style: Style, clip: bool) -> alt.Chart:
+    return base.mark_point(filled=True, size=34, clip=clip).encode(color=style.colour(), shape=style.shape())
+
+
+def _marked(bands: Sequence[Band], style: Style) -> list[dict[str, Any]]:
+    """Points that get a symbol: all where they are few; some, not side by side, where dashes repeat; else none."""
+    longest = max(len(band.steps) for band in bands)
+    if longest > FEW_STEPS and not style.crowded:
+        return []
+    stride = 1 if longest <= FEW_STEPS else longest // SYMBOLS
+    return [
+        {"variant": band.variant, "step": step, "mean": _short(mean)}
+        for number, band in enumerate(bands)
+        for place, (step, mean) in enumerate(zip(band.steps, band.mean, strict=True))
+        if (place + number) % stride == 0
+    ]
 
 
 def _run_lines(
@@ -176,11 +195,22 @@ def _run_lines(
     ]
     if not points:
         return None
-    line = chart_of(points).mark_line(strokeWidth=0.7, strokeOpacity=0.4, opacity=1, clip=leaving, aria=False)
+    line = chart_of(points).mark_line(
+        strokeWidth=0.7, strokeOpacity=0.15 if style.crowded else 0.4, opacity=1, clip=leaving, aria=False
+    )
     return line.encode(x="step:Q", y="value:Q", detail="seed:N", color=style.colour())
 
 
 def _forest_layers(result: StudyResult, rows: Sequence[VariantResult], x: alt.X, y: alt.Y) -> list[Any]:
+    """Zero, the single seeds, and for variants with an interval its bar and numbers."""
+    seeds = [
+        {"variant": row.name, "seed": seed, "mean": difference}
+        for row in rows
+        for seed, difference in paired_differences(result, row).items()
+    ]
+    zero = chart_of([{"mean": 0}]).mark_rule(color=INK, strokeWidth=1.2).encode(x=x)
+    dots = chart_of(seeds).mark_circle(size=14, opacity=0.65, yOffset=9, color=INK)
+    layers = [zero, dots.encode(x=x, y=y, tooltip=["variant:N", "seed:N", alt.Tooltip("mean:Q", format="+.4f")])]
     table, style = table_of(result), _style(result)
     known = [
         {
@@ -189,27 +219,17 @@ def _forest_layers(result: StudyResult, rows: Sequence[VariantResult], x: alt.X,
         }
         for row in rows if row.difference is not None
     ]  # fmt: skip
-    seeds = [
-        {"variant": row.name, "seed": seed, "mean": difference}
-        for row in rows
-        for seed, difference in paired_differences(result, row).items()
-    ]
+    if not known:
+        return layers
     base = chart_of(known).encode(y=y, color=style.colour())
-    zero = chart_of([{"mean": 0}]).mark_rule(color=INK, strokeWidth=1.2).encode(x=x)
-    dots = chart_of(seeds).mark_circle(size=14, opacity=0.65, yOffset=9, color=INK)
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q")
     caps = [base.mark_tick(orient="vertical", size=9, thickness=2).encode(x=f"{end}:Q") for end in ("low", "high")]
-    text = base.mark_text(align="left", baseline="middle", xOffset=14, fontSize=11, color=INK)
-    return [
-        zero,
-        dots.encode(x=x, y=y, tooltip=["variant:N", "seed:N", alt.Tooltip("mean:Q", format="+.4f")]),
-        bars,
-        *caps,
-        base.mark_point(filled=True, size=80, opacity=1).encode(
-            x=x, shape=style.shape(), tooltip=["variant:N", "text:N"]
-        ),
-        text.encode(x=alt.value("width"), text="text:N", color=alt.value(INK)).properties(name="numbers"),
-    ]
+    means = base.mark_point(filled=True, size=80, opacity=1).encode(
+        x=x, shape=style.shape(), tooltip=["variant:N", "text:N"]
+    )
+    text = base.mark_text(align="left", baseline="middle", xOffset=14, fontSize=11)
+    numbers = text.encode(x=alt.value("width"), text="text:N", color=alt.value(INK)).properties(name="numbers")
+    return [*layers, bars, *caps, means, numbers]
 
 
 def _forest_domain(result: StudyResult, rows: Sequence[VariantResult]) -> tuple[float, float]:

@@ -45,7 +45,7 @@ def spec_of(figure: Figure) -> dict[str, Any]:
 
 def chart_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, so that the page works offline."""
-    return vl_convert.javascript_bundle(vl_version=_vegalite_version())
+    return vl_convert.javascript_bundle(vl_version=_vegalite_version())  # pyright: ignore[reportCallIssue]
 
 
 def _vegalite_version() -> str:
@@ -53,4 +53,7 @@ def _vegalite_version() -> str:
 
 
 def _write_bytes(path: Path, data: bytes) -> None:
-    write_whole(path, lambda temporary: temporary.write_bytes(data) and None)
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(data)
+
+    write_whole(path, write)

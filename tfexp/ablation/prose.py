@@ -10,14 +10,14 @@ SIGNIFICANT = 0.05
 def headline(result: StudyResult, table: Table) -> str:
     """What the study found, in words no stronger than its interval."""
     if result.best is None:
-        done = states(result.rows).get("complete", 0)
-        return f"No run has a value of {result.metric} yet; {done} of {len(result.runs)} {_are(done, 'run')} complete."
+        return _nothing(result)
     best = table.row(result.best)
     reached = f"the {_most(result)} {result.metric}: {best.value} over {plural(best.result.n, 'seed')}"
     others = sum(row.mean is not None for row in result.rows) - 1
     if not others:
         return f"Only {best.name} has values: {result.metric} {best.value} over {plural(best.result.n, 'seed')}."
-    if best.is_baseline:
+    if best.is_baseline or best.result.mean == table.rows[0].result.mean:
+        best = table.rows[0]
         return f"No variant beats the baseline {best.name}, which has {reached}."
     return f"{best.name} has {reached}{_against(result, table, best)}"
 
@@ -43,14 +43,19 @@ def pairing(result: StudyResult) -> str | None:
 def method(result: StudyResult) -> str:
     """How each number of the table came about."""
     comparisons = sum(row.difference is not None for row in result.rows)
-    text = (
+    parts = [
         f"Values are {result.metric} at the end of training, mean ± sample standard deviation over seeds; "
-        f"{result.direction} is better. Differences are variant minus {result.baseline} over the seeds that both "
-        "have finished, with the 95 % interval of Student's t; p is two-sided and paired"
-    )
-    if comparisons > 1:
-        text += f", also adjusted by Holm's method for {comparisons} comparisons"
-    return text + ". Speed is the median over runs, memory their maximum."
+        f"{result.direction} is better."
+    ]
+    if comparisons:
+        adjusted = f", also adjusted by Holm's method for {comparisons} comparisons" if comparisons > 1 else ""
+        parts.append(
+            f"Differences are variant minus {result.baseline} over the seeds that both have finished, with the 95 % "
+            f"interval of Student's t; p is two-sided and paired{adjusted}."
+        )
+    if any(row.tokens_per_s is not None for row in result.rows):
+        parts.append("Speed is the median over runs, memory their maximum.")
+    return " ".join(parts)
 
 
 def pending(result: StudyResult) -> bool:
@@ -60,6 +65,16 @@ def pending(result: StudyResult) -> bool:
 
 def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _nothing(result: StudyResult) -> str:
+    done, runs = states(result.rows).get("complete", 0), len(result.runs)
+    if not done:
+        return f"No run is complete yet: 0 of {runs}."
+    summaries = [run.summary for run in result.runs if run.summary is not None]
+    known = sorted({name for summary in summaries for name in summary["final"]} - {"step", result.metric})
+    found = f"; recorded are: {', '.join(known)}" if known else ""
+    return f"None of the {plural(done, 'complete run')} has a finite {result.metric} at its end{found}."
 
 
 def _against(result: StudyResult, table: Table, best: TableRow) -> str:
@@ -94,7 +109,3 @@ def _verdict(best: TableRow, comparisons: int) -> str:
 
 def _most(result: StudyResult) -> str:
     return "lowest" if result.direction == "lower" else "highest"
-
-
-def _are(n: int, noun: str) -> str:
-    return f"{noun} is" if n == 1 else f"{noun}s are"

@@ -106,7 +106,7 @@ class StudyResult:
         """The variant with the best mean."""
         sign = 1 if self.direction == "lower" else -1
         known = [(sign * row.mean, row.name) for row in self.rows if row.mean is not None]
-        return min(known)[1] if known else None
+        return min(known, key=lambda pair: pair[0])[1] if known else None  # of equals the first, so the baseline
 
 
 def results_of_plan(plan: Plan) -> StudyResult:
@@ -204,7 +204,7 @@ def _notes(runs: Sequence[RunResult], rows: Sequence[VariantResult]) -> list[str
         found = [run for run in runs if run.state == state]
         if found:
             what = ", ".join(f"{r.variant} seed {r.seed}" + (f" ({r.reason})" if r.reason else "") for r in found[:5])
-            notes.append(f"{len(found)} of {len(runs)} runs {state}: {what}{' ...' if len(found) > 5 else ''}.")
+            notes.append(f"{len(found)} of {len(runs)} runs {state}: {what}{', ...' if len(found) > 5 else ''}")
     pairs = [row.difference.n for row in rows if row.difference is not None]
     if pairs and min(pairs) < 6:
         n = min(pairs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfexp.ablation.results import RunResult, StudyResult, VariantResult
 
 Curve = dict[int, float]  # step -> value
-MAX_POINTS = 4000  # of all runs of a chart together; more only makes the page heavy
+MAX_POINTS = 3500  # of all runs of a chart together; more only makes the page heavy
 
 
 @dataclass(frozen=True)

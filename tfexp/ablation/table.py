@@ -8,6 +8,8 @@ from tfexp.ablation import numbers
 from tfexp.ablation.results import StudyResult, VariantResult
 from tfexp.ablation.statistics import holm
 
+FAILED = {"failed", "diverged", "interrupted"}  # states that a reader must see at once
+
 
 @dataclass(frozen=True)
 class TableRow:
@@ -44,6 +46,10 @@ class TableRow:
     flops: str
     speed: str
     memory: str
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(FAILED & states([self.result]).keys())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tfexp.ablation.table import Column, TableRow, columns_of, table_of
 WIDTH = 100  # columns at most
 NAME_WIDTH = 14  # that a variant's name keeps at least before other columns give way
 # What gives way first where the terminal is narrow; the p that is shown is the adjusted one if there is one.
-DISPENSABLE = ("memory", "better", "p", "flops", "parameters", "speed", "interval")
+DISPENSABLE = ("memory", "better", "p", "flops", "parameters", "speed", "interval", "p_holm", "difference")
 
 
 class TerminalReport:
@@ -72,7 +72,7 @@ def _cell(row: TableRow, column: Column) -> Text:
         text += " *" if row.is_best else "  "
     if column.key == "difference" and row.is_baseline:
         text = "baseline"
-    if column.key == "seeds" and row.trouble:
+    if column.key == "seeds" and row.has_failed:  # the notes say what happened
         text += " !"
     return Text(text)
 

@@ -8,7 +8,7 @@ from tfexp.cli.arguments import Parser, show
 def run(arguments: list[str]) -> int:
     parser = Parser("ablate", "Run a study: every variant with every seed, then the table and the page.")
     parser.add_overrides()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from rich.console import Console
 
     from tfexp.ablation.launch import Watch, job_arguments, pending_cells

@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}; see {self.prog} --help")
 
     def add_overrides(self) -> None:
-        self.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of conf/train.yaml")
+        self.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="overrides of conf/train.yaml")
         self.add_argument("--config-dir", help="a folder with groups or choices of your own")
 
     def add_outputs(self) -> None:

@@ -27,6 +27,6 @@ complete -o nospace -o default -F _tfexp_complete tfexp
 def run(arguments: list[str]) -> int:
     parser = Parser("completion", 'Print shell code; switch it on with: eval "$(tfexp completion bash)"')
     parser.add_argument("shell", choices=("bash",), nargs="?", default="bash")
-    parser.parse_args(arguments)
+    parser.parse_intermixed_args(arguments)
     print(BASH.format(verbs=" ".join(VERBS)), end="")
     return 0

@@ -8,11 +8,13 @@ from tfexp.cli.arguments import Parser
 def run(arguments: list[str]) -> int:
     parser = Parser("evaluate", "Score a run's weights on its validation and test parts, or on other data.")
     parser.add_argument("run", metavar="RUN", help="a run's folder, the start of its hash, or last")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as data.seq_len=256 or data.val=FILE")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="key=value", help="such as data.seq_len=256 or data.val=FILE"
+    )
     parser.add_argument("--weights", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_outputs()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from tfexp.training.record import find_record
     from tfexp.training.reevaluate import reevaluate
 

@@ -11,14 +11,16 @@ from tfexp.errors import ConfigError, DataError
 def run(arguments: list[str]) -> int:
     parser = Parser("generate", "Continue prompts with a run's weights.")
     parser.add_argument("run", metavar="RUN", help="a run's folder, the start of its hash, or last")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as temperature=0.8 top_k=40")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="key=value", help="such as temperature=0.8 top_k=40"
+    )
     parser.add_argument("-p", "--prompt", action="append", help="a prompt; may be given several times")
     parser.add_argument("-f", "--file", type=Path, help="a file of prompts, one per line; - for standard input")
     parser.add_argument("-s", "--strategy", default="sample", help="a choice of `generation` (default: sample)")
     parser.add_argument("--weights", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_outputs()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from tfexp.registry import check_choice
 
     choice = check_choice("generation", {"name": options.strategy, **_values(options.overrides)}, "generation")

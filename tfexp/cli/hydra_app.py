@@ -23,7 +23,7 @@ def run_hydra(task: Callable[[DictConfig], Any], arguments: list[str]) -> None:
     several = any(flag in arguments for flag in ("-m", "--multirun"))
     errors: list[Exception] = []
     before = sys.argv
-    sys.argv = [before[0], *force_values(arguments)]
+    sys.argv = [before[0], *_in_one_piece(force_values(arguments))]
     try:
         # Of several jobs the sweeper keeps account; the error of one is raised here, past Hydra's own print.
         job = task if several else _keeping_errors(task, errors)
@@ -32,6 +32,21 @@ def run_hydra(task: Callable[[DictConfig], Any], arguments: list[str]) -> None:
         sys.argv = before
     if errors:
         raise errors[0]
+
+
+TAKES_A_VALUE = {
+    *("--cfg", "-c", "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--package", "-p", "--experimental-rerun"),
+}
+
+
+def _in_one_piece(arguments: list[str]) -> list[str]:
+    """Overrides first, flags behind them: Hydra's parser refuses `a=1 -m b=2`."""
+    overrides, flags, previous = [], [], ""
+    for argument in arguments:
+        (flags if argument.startswith("-") or previous in TAKES_A_VALUE else overrides).append(argument)
+        previous = argument
+    return [*overrides, *flags]
 
 
 def _keeping_errors(task: Callable[[DictConfig], Any], errors: list[Exception]) -> Callable[[DictConfig], Any]:

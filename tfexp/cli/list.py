@@ -10,7 +10,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("slot", nargs="?", help="only this slot")
     parser.add_argument("--plugins", nargs="*", default=[], metavar="MODULE", help="modules or .py files to import")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from tfexp.registry import discover, known_slot
     from tfexp.registry_view import one_line, rows
     from tfexp.slots import SLOTS

@@ -9,7 +9,7 @@ def run(arguments: list[str]) -> int:
     parser = Parser("plan", "Show a study's cells: variants, seeds, parameters, FLOPs, what is there already.")
     parser.add_overrides()
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from rich.console import Console
 
     from tfexp.ablation.plan import make_plan

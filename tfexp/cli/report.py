@@ -1,5 +1,6 @@
 """`tfexp report STUDY|RUN...`: a table on the terminal, a page and figures on disk."""
 
+import sys
 from pathlib import Path
 
 from tfexp.cli.arguments import Parser, show
@@ -11,7 +12,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--metric", default="val/loss", help="compared metric, for runs (default: val/loss)")
     parser.add_argument("--json", action="store_true", help="print report.json and nothing else")
     parser.add_outputs()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     study = _study_folder(options.what, options.outputs)
     if study is not None:
         return show_study(study, options.json)
@@ -42,7 +43,8 @@ def _show(result: object, folder: Path, as_json: bool) -> int:
     if as_json:
         print((folder / "report.json").read_text(encoding="utf-8"), end="")
         return 0
-    Console(width=None).print(terminal_table(result))
+    # Piped output has no width of its own; 100 columns hold the whole table.
+    Console(width=None if sys.stdout.isatty() else 100).print(terminal_table(result))
     best = next((run for run in result.runs if run.variant == result.best and run.value is not None), None)
     show(f"\npage: {page}")
     show(f"next: tfexp generate {best.hash}" if best else f"next: {result.command}")

@@ -11,7 +11,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("component", metavar="SLOT/NAME", help="such as position/rope")
     parser.add_argument("--plugins", nargs="*", default=[], metavar="MODULE", help="modules or .py files to import")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from tfexp.registry import discover, resolve
     from tfexp.registry_view import details, keys_table
     from tfexp.slots import SLOTS

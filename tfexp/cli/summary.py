@@ -11,7 +11,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--batch", type=int, default=2, metavar="B", help="sequences in the batch (default: 2)")
     parser.add_argument("--length", type=int, metavar="T", help="tokens per sequence (default: the model's longest)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     from tfexp.config.compose import compose
     from tfexp.config.freeze import to_plain
     from tfexp.model.spec import ModelSpec

@@ -1,5 +1,6 @@
 """`tfexp train`: one config, or a sweep with -m."""
 
+import shlex
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -45,6 +46,6 @@ def train_one(config: DictConfig) -> str:
     record = run_config(freeze(config))
     best = record.summary()["best"]
     show(f"{record.folder}: val/loss {best['val/loss']:.4f} at step {best['step']}")
-    name = record.hash if config.outputs == RunSettings.outputs else record.folder
+    name = record.hash if config.outputs == RunSettings.outputs else shlex.quote(str(record.folder))
     show(f"next: tfexp generate {name}    or: tfexp report {name}")
     return str(record.folder)

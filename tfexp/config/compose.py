@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from tfexp.config.freeze import freeze
 from tfexp.config.messages import explain
-from tfexp.errors import ConfigError
+from tfexp.errors import ConfigError, nearest
 from tfexp.registry import discover, names, resolve
 from tfexp.slots import SLOTS
 
@@ -69,8 +69,29 @@ def prepare_groups(overrides: Iterable[str], config_dir: str | None = None) -> N
 
 
 def force_values(overrides: Iterable[str]) -> list[str]:
-    """Let `a.b=c` through Hydra whether the key exists or not: tfexp's own check names the nearest key."""
-    return [f"++{o}" if re.match(r"(?!hydra\.)[A-Za-z_]\w*(\.\w+)+=", o) else o for o in overrides]
+    """Let `a.b=c` through Hydra whether the key exists or not, as tfexp's own check names the nearest
+    key; and take `group=null` for none where a group may have no choice.
+
+    Raises:
+        ConfigError: A group that needs a choice is given null or a number.
+    """
+    return [_forced(override) for override in overrides]
+
+
+OPTIONAL = ("experiment", "ablation", "logger")
+
+
+def _forced(override: str) -> str:
+    if re.match(r"(?!hydra\.)[A-Za-z_]\w*(\.\w+)+=", override):
+        return f"++{override}"
+    group, _, value = override.partition("=")
+    if group in {"model", "trainer", *OPTIONAL, *(slot.group for slot in SLOTS.values())}:
+        if value == "null" and group in OPTIONAL:
+            return f"{group}=[]"
+        if re.fullmatch(r"null|true|false|-?\d[\d.e]*", value):
+            choices = [file.stem for file in (conf_dir() / group).glob("*.yaml")]
+            raise ConfigError(f"{group}: {value} is not a choice; {nearest(value, choices)}")
+    return override
 
 
 def _plugins_in(overrides: Iterable[str]) -> list[str]:

@@ -23,8 +23,11 @@ def freeze(tree: DictConfig | Mapping[str, Any]) -> DictConfig:
     Raises:
         ConfigError: Anything that could not run, before data or folders are touched.
     """
-    discover(_plain(tree).get("plugins") or ())
-    checked = check_node(RunSettings, _plain(tree), "")
+    plain = _plain(tree)
+    if isinstance(plain.get("plugins"), str):  # plugins=my_idea is one plugin, not a list of letters
+        plain["plugins"] = [plain["plugins"]]
+    discover(plain.get("plugins") or ())
+    checked = check_node(RunSettings, plain, "")
     spec = ModelSpec.from_config(checked["model"])
     spec.check_compatible()
     checked["model"] = _as_node(spec)

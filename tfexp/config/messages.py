@@ -6,7 +6,16 @@ from hydra.errors import HydraException
 
 from tfexp.config.settings import RunSettings
 from tfexp.errors import nearest
+from tfexp.registry import SLOTS, names
 from tfexp.schema import fields_of
+
+UNREADABLE = (
+    "mismatched input",
+    "no viable alternative",
+    "extraneous input",
+    "token recognition",
+    "LexerNoViableAlt",
+)
 
 
 def explain(error: HydraException) -> str:
@@ -23,18 +32,20 @@ def explain(error: HydraException) -> str:
         return _unknown(match.group(1))
     if match := re.search(r"Could not (?:append|find|load)[^']*'([^']+)'", text):
         return _unknown(match.group(1))
-    if (
-        "mismatched input" in text
-        or "no viable alternative" in text
-        or "extraneous input" in text
-        or "token recognition" in text
-    ):
-        return (
-            f"cannot read the override: {text.splitlines()[0]}; quote values with special characters: 'key=\"value\"'"
-        )
+    if match := re.search(r"Error parsing override '([^']*)'\s+missing EQUAL", text):
+        return f"{match.group(1)}: expected key=value"
+    if any(sign in text for sign in UNREADABLE):
+        problem = text.splitlines()[0].replace("++", "")  # which tfexp has put there
+        return f"cannot read the override: {problem}; quote values with special characters: 'key=\"value\"'"
     return " ".join(line.strip() for line in text.splitlines()[:2])
 
 
 def _unknown(key: str) -> str:
-    known = [f.name for f in fields_of(RunSettings)] + ["experiment", "ablation"]
-    return f"{key}: unknown key or group; {nearest(key.strip('+/'), known, limit=20)}"
+    key = key.strip("+/")
+    group, _, name = key.rpartition("/")
+    for slot, description in SLOTS.items():
+        if description.group == group:  # one of a list of choices, such as logger=[csv,wandbb]
+            return f"{group}: unknown choice '{name}'; {nearest(name, names(slot))}"
+    groups = [description.group for description in SLOTS.values() if "/" in description.group]
+    known = groups if group else [*(f.name for f in fields_of(RunSettings)), "experiment"]
+    return f"{key}: unknown key or group; {nearest(key, known, limit=20)}"

@@ -68,7 +68,10 @@ def generate_one(
         if on_text is not None and not text.endswith("\ufffd"):  # a character may need more tokens
             on_text(text[len(shown) :])
             shown = text
-    return tokenizer.decode(ids[n_prompt:])
+    text = tokenizer.decode(ids[n_prompt:])
+    if on_text is not None and text != shown:  # ended inside a character
+        on_text(text[len(shown) :])
+    return text
 
 
 def _encode_prompt(tokenizer: Any, prompt: str, end: int | None) -> list[int]:

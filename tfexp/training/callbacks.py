@@ -71,7 +71,7 @@ class Journal(AfterStep):
         self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
         metrics = {
             "train/loss": loss,
-            "train/lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "train/lr": module.lr,
             "time/step_ms": 1000 * seconds / max(1, steps),
             "throughput/tokens_per_s": tokens / seconds,
         }

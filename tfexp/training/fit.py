@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from tfexp.config.freeze import to_plain
-from tfexp.data.blocks import TrainBlocks
 from tfexp.data.prepare import PreparedData
 from tfexp.model.count import count_parameters, flops_per_token
 from tfexp.model.transformer import Transformer
@@ -19,7 +19,7 @@ from tfexp.registry import create
 from tfexp.tasks.base import Task
 from tfexp.training.callbacks import Checkpointer, Evaluator, Journal, StopSignal
 from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
-from tfexp.training.loader import train_loader
+from tfexp.training.loader import train_blocks, train_loader
 from tfexp.training.machine import matmul_flops, record_of_machine
 from tfexp.training.mirror import Mirrors
 from tfexp.training.module import TrainingModule
@@ -34,17 +34,18 @@ def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Reco
     progress = ProgressBar(record.folder.name, trainer_settings.max_steps) if trainer_settings.progress else None
     started, write = time.time(), _writer(record, mirrors, progress)
     blocks = eval_blocks(data, "val", config.data.seq_len)
-    train = TrainBlocks(
-        data.parts["train"], config.data.seq_len, config.data.batch_size, config.seed, config.data.sampling
-    )
     with StopSignal() as stop:
         journal, evaluator, saver = _callbacks(config, record, write, blocks, stop)
         trainer = _trainer(config, [journal, evaluator, saver, *([progress] if progress else [])])
         resumed = _resume_point(record)
-        loader = train_loader(train, resumed["micro_batch"] if resumed else 0, config.data.workers)
+        loader = train_loader(train_blocks(config, data), resumed["micro_batch"] if resumed else 0, config.data.workers)
         record.keep_metrics_until(resumed["step"] if resumed else 0)
         try:
             _quietly(trainer.fit, module, loader, ckpt_path=str(record.last_checkpoint) if resumed else None)
+        except SIGTERMException:
+            pass  # raised between two steps, after the checkpoint: `stop` knows of the signal, too
+        except SystemExit as error:
+            raise KeyboardInterrupt from error  # Lightning's answer to a second Ctrl-C
         finally:
             if progress:
                 progress.close()

@@ -3,10 +3,12 @@
 import itertools
 from collections.abc import Iterator
 
+from omegaconf import DictConfig
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from tfexp.batch import Batch
 from tfexp.data.blocks import TrainBlocks
+from tfexp.data.prepare import PreparedData
 
 
 class _Indices(Sampler[int]):
@@ -25,6 +27,13 @@ class _Micro(Dataset[Batch]):
 
     def __getitem__(self, index: int) -> Batch:
         return self.blocks[index]
+
+
+def train_blocks(config: DictConfig, data: PreparedData) -> TrainBlocks:
+    """All batches that a config trains on; raises DataError if the text is shorter than one of them."""
+    return TrainBlocks(
+        data.parts["train"], config.data.seq_len, config.data.batch_size, config.seed, config.data.sampling
+    )
 
 
 def train_loader(blocks: TrainBlocks, start: int, workers: int) -> DataLoader[Batch]:

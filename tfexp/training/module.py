@@ -42,6 +42,7 @@ class TrainingModule(pl.LightningModule):
         self.seed, self.accumulate, self.clip = seed, accumulate, clip
         self.micro_batch = 0  # how many this run has seen: all that resuming needs to know of the data
         self._parameters_to_clip = [p for p in model.parameters() if p.requires_grad]
+        self.lr = 0.0  # of the last optimizer step
         self._step_count: Tensor | None = None
         self.window: list[tuple[Tensor, Tensor]] = []  # loss sums and counts since the last log line
 
@@ -61,6 +62,7 @@ class TrainingModule(pl.LightningModule):
         return loss.total * self.accumulate  # which Lightning divides by
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad for p in self._parameters_to_clip if p.grad is not None]
         if self._step_count is not None:
             torch._foreach_div_(gradients, self._step_count.clamp(min=1).to(gradients[0].dtype))

@@ -1,7 +1,7 @@
 """One config, run: data, model, task, trainer, evaluation, record, in that order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ from tfexp.config.freeze import freeze, run_hash, to_plain
 from tfexp.data.prepare import PreparedData, prepare
 from tfexp.errors import ConfigError, DivergedError
 from tfexp.model.build import build_model
+from tfexp.model.count import meta_model
 from tfexp.model.spec import ModelSpec
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
+from tfexp.training.evaluate import eval_blocks
 from tfexp.training.lease import Lease
+from tfexp.training.loader import train_blocks
 from tfexp.training.mirror import Mirrors, RunInfo
 from tfexp.training.record import Record
 from tfexp.training.signature import signature, slug, tags
@@ -36,10 +39,20 @@ class PlannedRun:
 
 
 def plan_run(config: DictConfig) -> PlannedRun:
-    """Prepare the data and work out which folder the run belongs to."""
+    """Prepare the data and work out which folder the run belongs to.
+
+    Raises:
+        ConfigError: The model cannot be built; found before the data are touched.
+        DataError: The text is missing, unreadable or too short; found before a run's folder is made.
+    """
+    spec = _spec(config)
+    meta_model(replace(spec, vocab_size=spec.vocab_size or 1))
     outputs = Path(config.outputs)
     data = prepare(to_plain(config)["data"], outputs / "cache")
     config = _with_vocabulary(config, data.tokenizer.vocab_size)
+    train_blocks(config, data)
+    for part in data.parts.keys() - {"train"}:
+        eval_blocks(data, part, config.data.seq_len)
     plain = to_plain(config)
     name = f"{slug(plain)}-{run_hash(config, data.fingerprint)}"
     return PlannedRun(config, data, Record(outputs / "runs" / name))

@@ -34,11 +34,10 @@ const NARROW = 560; // pixels, below which names are shortened and the numbers b
 function fitted(spec, width) {
   spec.config.background = "transparent";
   if (width >= NARROW) return spec;
-  spec.config.axisY = { labelLimit: 100 };
-  spec.config.axis.tickCount = 4;
   spec.layer = spec.layer.filter((layer) => layer.name !== "numbers");
   const shorten = (node) => {
     if (node.mark?.type === "text" && node.mark.limit) node.mark.limit = 84;
+    if (node.encoding?.y?.axis?.labelLimit) node.encoding.y.axis.labelLimit = 100;
     if (node.encoding?.x?.axis?.tickCount) node.encoding.x.axis.tickCount = 4;
     (node.layer ?? []).forEach(shorten);
   };

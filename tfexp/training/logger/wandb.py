@@ -1,6 +1,7 @@
 """Weights & Biases."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from netrc import NetrcParseError, netrc
@@ -40,7 +41,8 @@ class WandbLogger(Mirror):
 
     def start(self) -> None:
         if self.offline:
-            print(f"wandb is offline; send this run later with: wandb sync {self.run.folder}/wandb/*", file=sys.stderr)
+            runs = f"{shlex.quote(str(self.run.folder))}/wandb/offline-run-*"
+            print(f"wandb is offline; send this run later with: wandb sync {runs}", file=sys.stderr)
         self.session = self.wandb.init(
             project=self.project,
             entity=self.entity,
