@@ -126,7 +126,8 @@ def main() -> None:
     for name in options.sizes:
         for precision in options.precisions:
             config, data = setting(SIZES[name], precision, STEPS[name] + WARM_UP[name]), data_of(SIZES[name])
-            pairs = [(fitted(config, data, WARM_UP[name]), bare(config, data, WARM_UP[name])) for _ in range(options.rounds)]
+            warm_up = WARM_UP[name]
+            pairs = [(fitted(config, data, warm_up), bare(config, data, warm_up)) for _ in range(options.rounds)]
             ratios = [ours / loop for ours, loop in pairs]
             fitted_ms, bare_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
             print(

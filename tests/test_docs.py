@@ -15,7 +15,7 @@ TINY = [
     "data/tokenizer=byte", "data.seq_len=8", "data.batch_size=2", "model.d_model=16", "model.n_layers=1",
     "trainer.max_steps=2", "trainer.val_every=2", "trainer.progress=false",
 ]  # fmt: skip
-SMALL_DATA = ["data.val_fraction=0.001"]
+SMALL_DATA = ["data.val_fraction=0.01"]
 EXTRA = {
     "train": TINY,
     "ablate": [*TINY, *SMALL_DATA, "hydra/launcher=basic"],
@@ -69,7 +69,7 @@ def test_readme_names_every_verb_that_a_user_types():
 
 def test_readme_python_runs(workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
-    quick = '"model=small", "data/tokenizer=byte", "data.val_fraction=0.001", "model.d_model=16"'
+    quick = '"model=small", "data/tokenizer=byte", "data.val_fraction=0.01", "model.d_model=16"'
     code = python_block("import tfexp").replace('"model=small"', quick).replace("max_steps=50", "max_steps=2")
     exec(compile(code.replace('"model=gpt2"', '"model=gpt2", "model.d_model=48"'), "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()

@@ -22,7 +22,7 @@ REFUSED = {
         "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8; convert the file or set data.encoding",
     ),
     "binary": (b"\x80\x00", "text.txt", "data.train: {folder}/text.txt, line 1: byte 0x80 is not utf-8; convert"),
-    "one_letter": (b"x", "text.txt", "data.train: nothing left to validate on after splitting 1 files; set data.val"),
+    "one_letter": (b"x", "text.txt", "data.train: nothing left to train on after splitting 1 files; set data.val"),
 }
 STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
 FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
@@ -95,6 +95,14 @@ def test_of_several_files_whole_ones_validate(tmp_path):
     corpus = read(f"{tmp_path}/*.txt")
     assert sorted(corpus.train + corpus.val) == sorted(texts.values())
     assert corpus.val == tuple(texts[name] for name in sorted(texts) if in_fraction(name, 0.1))
+
+
+def test_several_files_of_which_none_would_validate_are_refused(tmp_path):
+    names = [f"{i}.txt" for i in range(60) if not in_fraction(f"{i}.txt", 0.1)][:3]
+    for name in names:
+        write(tmp_path / name, name)
+    with pytest.raises(DataError, match=r"^data\.train: nothing left to validate on after splitting 3 files; set data"):
+        read(f"{tmp_path}/*.txt")
 
 
 def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
@@ -175,4 +183,4 @@ def test_the_fingerprint_sees_where_documents_and_parts_end():
 
 def test_split_tail_cuts_characters_not_bytes():
     assert split_tail("ééééé☃☃☃☃☃", 0.5) == ("ééééé", "☃☃☃☃☃")
-    assert split_tail("abc", 0.1) == ("abc", "")
+    assert split_tail("abc", 0.1) == ("ab", "c")

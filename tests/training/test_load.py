@@ -21,6 +21,9 @@ REFUSED = {
     "typo": ("data.seqlen=4", "data.seqlen: unknown key; did you mean 'seq_len'?"),
     "type": ("data.seq_len=None", "data.seq_len: expected int or null >= 1, got 'None'; write null for no value"),
     "no_value": ("data.seq_len", "data.seq_len: expected key=value, such as data.seq_len=256"),
+    "open_bracket": ("data.batch_size=[1", "data.batch_size: expected int >= 1, got '[1'"),
+    "open_interpolation": ("data.val=${", "data.val: cannot read '${': "),
+    "below_a_value": ("data.batch_size.x=1", "data.batch_size: expected int >= 1, got {'x': 1}"),
     "missing_file": ("data.val=none.txt", "data.val: there is no file none.txt"),
     "interpolation": ("data.val=${nope}", "data.val: Interpolation key 'nope' not found"),
 }
@@ -102,7 +105,7 @@ def test_how_the_text_is_cut_into_batches_does_not_matter(trained):
 
 
 def test_other_text_is_scored_with_the_runs_vocabulary(trained, tmp_path):
-    text = runs.write_text(tmp_path / "text one=1.txt", words=100, seed=7)
+    text = runs.write_text(tmp_path / "text one=1: a: b.txt", words=100, seed=7)
     metrics = reevaluate(trained, [f"data.val={text}", f"data.test={text}"])
     assert metrics["val/loss"] == metrics["test/loss"]
     assert metrics["val/loss"] != reevaluate(trained)["val/loss"]

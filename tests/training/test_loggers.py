@@ -11,6 +11,7 @@ from tests import runs
 from tfexp.errors import ConfigError
 from tfexp.registry import create, register
 from tfexp.tasks.next_token import NextToken
+from tfexp.training.callbacks import AfterStep
 from tfexp.training.logger import wandb as wandb_module
 from tfexp.training.mirror import Mirror, Mirrors, RunInfo
 from tfexp.training.record import Record
@@ -171,6 +172,11 @@ def test_wandb_is_offline_without_a_key(tmp_path, monkeypatch):
     assert create("logger", {"name": "wandb"}, {"run": RUN}).offline is False
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert create("logger", {"name": "wandb"}, {"run": RUN}).offline is True
+
+
+def test_a_callback_after_each_step_must_say_what_it_does():
+    with pytest.raises(NotImplementedError):
+        AfterStep().after_step(None, None, 1)
 
 
 def test_a_mirror_need_not_do_anything():

@@ -24,12 +24,14 @@ SETTINGS = {
     "plain": (NOISY, 1),
     "accumulated": ([*NOISY, "trainer.accumulate=2"], 2),
     "muon": ([*NOISY, "optim=muon"], 1),
+    "epochs": ([*NOISY, "data.batch_size=40", "data.workers=2"], 1),  # an epoch is 5.4 steps
     "windows": ([*NOISY, "data.sampling=windows", "optim=sgd", "schedule=linear"], 1),
 }
 STOPS = {
     "plain": (1, 5, 6, 7, 11),  # first step, inside a log window, at an evaluation, after it, before the last
     "accumulated": (3, 8, 15),  # the first and the second micro-batch of a step
     "muon": (5,),
+    "epochs": (5, 6, 8),  # H30: where an epoch ends, and inside the second
     "windows": (9,),
 }
 CASES = [(name, stop) for name, stops in STOPS.items() for stop in stops]
@@ -131,6 +133,20 @@ def test_a_second_signal_stops_at_once(tmp_path, monkeypatch, straight):
     record = plan_run(config).record
     assert record.state == "interrupted"
     runs.assert_same_result(run(config), straight("plain"))  # from the checkpoint of step 6
+
+
+def test_what_a_signal_breaks_beside_the_run_counts_as_the_signal(tmp_path, monkeypatch, straight):
+    def kill_the_whole_group():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Terminated.")
+
+    config = runs.config(tmp_path, *NOISY)
+    with monkeypatch.context() as patched:
+        stop_at(patched, 8, kill_the_whole_group)
+        with pytest.raises(KeyboardInterrupt):
+            run(config)
+    assert plan_run(config).record.state == "interrupted"
+    runs.assert_same_result(run(config), straight("plain"))
 
 
 def test_a_stop_between_the_last_step_and_the_summary_costs_nothing(tmp_path, monkeypatch, straight):

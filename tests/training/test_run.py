@@ -35,7 +35,7 @@ REFUSED = {
     "odd_rope": (["model.d_model=6"], ConfigError, "model.position=rope rotates pairs: head_dim must be even, got 3"),
     "heads": (["model.n_heads=3"], ConfigError, "model.n_heads: d_model=16 is not divisible by n_heads=3"),
     "too_short": (["data.seq_len=8000", "model.max_seq_len=8000"], DataError, "data.seq_len: a block of 8000 needs"),
-    "val_too_short": (["data.val_fraction=0.0008", "data.tokenizer.specials=[]"], DataError, "data.val: an evaluation"),
+    "val_too_short": (["data.val_fraction=0.0003", "data.tokenizer.specials=[]"], DataError, "data.val: an evaluation"),
     "vocabulary": (["model.vocab_size=3"], ConfigError, "model.vocab_size: 3 is smaller than the tokenizer's 14; use"),
     "missing_text": (["data.train=none.txt"], DataError, "data.train: there is no file none.txt"),
 }

@@ -21,15 +21,16 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_outputs()
     options = parser.parse_intermixed_args(arguments)
-    from tfexp.registry import check_choice
-
-    choice = check_choice("generation", {"name": options.strategy, **_values(options.overrides)}, "generation")
-    prompts = _prompts(options.prompt, options.file)
-    from tfexp.generation.generate import generate_one
-    from tfexp.training.api import load_record
+    values, prompts = _values(options.overrides), _prompts(options.prompt, options.file)
+    from tfexp.registry import check_choice, discover
     from tfexp.training.record import find_record
 
     record = find_record(options.run, options.outputs)
+    discover(record.config().get("plugins") or ())
+    choice = check_choice("generation", {"name": options.strategy, **values}, "generation")
+    from tfexp.generation.generate import generate_one
+    from tfexp.training.api import load_record
+
     model = load_record(record, options.weights)
     results = []
     for index, prompt in enumerate(prompts):
@@ -45,14 +46,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _values(overrides: list[str]) -> dict[str, object]:
-    from omegaconf import OmegaConf
-
     for override in overrides:
         if "=" not in override:
             raise ConfigError(f"{override}: expected key=value; a prompt is given with --prompt")
-    node = OmegaConf.to_container(OmegaConf.from_dotlist([o.removeprefix("generation.") for o in overrides]))
-    assert isinstance(node, dict)
-    return {str(key): value for key, value in node.items()}
+    from tfexp.config.dotlist import read_dotlist
+    from tfexp.config.freeze import to_plain
+
+    return dict(to_plain(read_dotlist(o.removeprefix("generation.") for o in overrides)))
 
 
 def _prompts(given: list[str] | None, file: Path | None) -> list[str]:

@@ -9,6 +9,7 @@ import hydra
 from omegaconf import DictConfig
 
 from tfexp.config.compose import VERSION_BASE, conf_dir, force_values, prepare_groups
+from tfexp.errors import ConfigError, nearest
 
 
 def run_hydra(task: Callable[[DictConfig], Any], arguments: list[str]) -> None:
@@ -38,12 +39,18 @@ TAKES_A_VALUE = {
     *("--cfg", "-c", "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--package", "-p", "--experimental-rerun"),
 }
+FLAGS = TAKES_A_VALUE | {
+    *("-m", "--multirun", "-r", "--run", "--resolve", "-i", "--info", "--version"),
+    *("-h", "--help", "--hydra-help", "-sc", "--shell-completion"),
+}
 
 
 def _in_one_piece(arguments: list[str]) -> list[str]:
     """Overrides first, flags behind them: Hydra's parser refuses `a=1 -m b=2`."""
     overrides, flags, previous = [], [], ""
     for argument in arguments:
+        if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
+            raise ConfigError(f"{argument}: unknown flag; {nearest(argument, FLAGS, limit=20)}")
         (flags if argument.startswith("-") or previous in TAKES_A_VALUE else overrides).append(argument)
         previous = argument
     return [*overrides, *flags]

@@ -56,9 +56,10 @@ def attend_with_logits(logits: Tensor, value: Tensor, context: AttentionContext,
 
 
 def _softmax(logits: Tensor, context: AttentionContext) -> Tensor:
-    # Autocast runs softmax in float32 and the mask is float32, so half precision never meets -inf.
+    # In the scores' own precision: torch's softmax sums in float32 whatever it reads and writes, and
+    # half of the bytes is what counts on a CPU. -inf is a number of every float type.
     if context.logit_bias is not None:
-        logits = logits + context.logit_bias
+        logits = logits + context.logit_bias.to(logits.dtype)
     return logits.softmax(dim=-1)
 
 

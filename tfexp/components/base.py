@@ -30,6 +30,14 @@ class Linear(nn.Linear):
         self.role: Role = role
 
 
+def in_compute_dtype(x: Tensor) -> Tensor:
+    """Cast once what several linear maps will read; autocast would cast it anew for each of them."""
+    kind = x.device.type
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
+        return x
+    return x.to(torch.get_autocast_dtype(kind))
+
+
 def activate(name: Activation, x: Tensor) -> Tensor:
     """The activation functions of the field, by name.
 

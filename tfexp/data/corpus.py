@@ -61,8 +61,8 @@ def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
 
 
 def split_tail(text: str, fraction: float) -> tuple[str, str]:
-    """Cut off the last `fraction` of a text, in characters."""
-    cut = len(text) - int(len(text) * fraction)
+    """Cut off the last `fraction` of a text, in characters, where nanoGPT cuts it."""
+    cut = int(len(text) * (1 - fraction))
     return text[:cut], text[cut:]
 
 

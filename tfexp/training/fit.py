@@ -13,6 +13,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from tfexp.config.freeze import to_plain
 from tfexp.data.prepare import PreparedData
+from tfexp.errors import DivergedError
 from tfexp.model.count import count_parameters, flops_per_token
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
@@ -44,8 +45,13 @@ def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Reco
             _quietly(trainer.fit, module, loader, ckpt_path=str(record.last_checkpoint) if resumed else None)
         except SIGTERMException:
             pass  # raised between two steps, after the checkpoint: `stop` knows of the signal, too
-        except SystemExit as error:
-            raise KeyboardInterrupt from error  # Lightning's answer to a second Ctrl-C
+        except DivergedError:
+            raise
+        except BaseException as error:
+            # A second Ctrl-C, which Lightning turns into an exit, or a loader worker that the signal killed.
+            if stop.received is None and not isinstance(error, SystemExit):
+                raise
+            raise KeyboardInterrupt from error
         finally:
             if progress:
                 progress.close()

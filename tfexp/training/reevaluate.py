@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
+from tfexp.config.dotlist import read_dotlist
 from tfexp.config.freeze import freeze, to_plain
 from tfexp.data.prepare import encode_with
 from tfexp.data.tokenization import Tokenizer
@@ -30,7 +30,7 @@ def reevaluate(
     Raises:
         ConfigError: An override that would change the model, or a length that it cannot take.
     """
-    config = _with_overrides(record.config(), overrides)
+    config = _with_overrides(freeze(record.config()), overrides)
     model = load_record(record, weights)
     tokenizer: Tokenizer = model.tokenizer
     task = cast(Task, create("task", to_plain(config)["task"], {}))
@@ -52,11 +52,7 @@ def _with_overrides(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
             raise ConfigError(f"{key}: a run is bound to the vocabulary it was trained with")
         if not key.startswith("data."):
             raise ConfigError(f"{key}: an evaluation can change the data, not what was trained; keys: data.*")
-    changed = OmegaConf.create(to_plain(config))
-    try:
-        changed = OmegaConf.unsafe_merge(changed, OmegaConf.from_dotlist(list(overrides)))
-    except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0]) from error
+    changed = OmegaConf.unsafe_merge(OmegaConf.create(to_plain(config)), read_dotlist(overrides))
     assert isinstance(changed, DictConfig)
     length = changed.data.seq_len
     extrapolates = "extrapolates" in resolve("position", changed.model.position.name).gives

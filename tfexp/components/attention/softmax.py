@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from tfexp.components.attend import Form, attend, attend_with_logits
-from tfexp.components.base import Attention, AttentionContext, Linear, Score, note
+from tfexp.components.base import Attention, AttentionContext, Linear, Score, in_compute_dtype, note
 from tfexp.errors import ConfigError
 from tfexp.registry import check_choice, create, register
 from tfexp.schema import ChoiceOf, Range
@@ -75,7 +75,8 @@ class SoftmaxAttention(Attention):
         self.query_norm, self.key_norm = _head_norm(qk_norm, head_dim), _head_norm(qk_norm, head_dim)
 
     def forward(self, x: Tensor, context: AttentionContext, memory: Tensor | None = None) -> Tensor:
-        source = x if memory is None else memory
+        x = in_compute_dtype(x)
+        source = x if memory is None else in_compute_dtype(memory)
         query = _split(self.query(x), self.n_heads)  # (B, H, T, K)
         key = _split(self.key(source), self.n_kv_heads)  # (B, G, S, K)
         value = _split(self.value(source), self.n_kv_heads)  # (B, G, S, Kv)

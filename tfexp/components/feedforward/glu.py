@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import dropout
 
-from tfexp.components.base import Activation, FeedForward, Linear, activate, note
+from tfexp.components.base import Activation, FeedForward, Linear, activate, in_compute_dtype, note
 from tfexp.registry import register
 
 
@@ -48,6 +48,7 @@ class GLU(FeedForward):
         return -(-8 * d_model // 24) * 8
 
     def forward(self, x: Tensor) -> Tensor:
+        x = in_compute_dtype(x)
         gate = self.gate(x)
         if self.activation == "sigmoid":
             gate = gate.sigmoid()

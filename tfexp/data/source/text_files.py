@@ -47,8 +47,9 @@ class TextFiles:
             train, val = (first,), (last,)
         else:
             train, val = split_by_name(named, self.val_fraction)
-        if not train or not val or not any(val):
-            raise DataError(f"data.train: nothing left to validate on after splitting {len(named)} files; set data.val")
+        if not any(train) or not any(val):
+            part = "validate" if any(train) else "train"
+            raise DataError(f"data.train: nothing left to {part} on after splitting {len(named)} files; set data.val")
         test = tuple(text for _, text in self._documents(self.test, "data.test")) if self.test else ()
         return Corpus(train, val, test, {"files_read": len(named), "files_kept": len(named)})
 
