@@ -14,7 +14,7 @@ MUST_CARRY = [
     "tfexp/conf/train.yaml",
     "tfexp/conf/model/position/rope.yaml",
     "tfexp/conf/ablation/quickstart.yaml",
-    "tfexp/ablation/templates/report.html.j2",
+    "tfexp/ablation/report/templates/report.html.j2",
     "hydra_plugins/tfexp/__init__.py",
     "hydra_plugins/tfexp/sweeper.py",
 ]

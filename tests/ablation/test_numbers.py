@@ -1,6 +1,6 @@
 import pytest
 
-from tfexp.ablation import numbers
+from tfexp.ablation.report import numbers
 
 DECIMALS = {
     # Two digits of the median uncertainty.

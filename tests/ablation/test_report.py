@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from tests.ablation.studies import POSITIONS, study
-from tfexp.ablation.charts import figures_of
-from tfexp.ablation.report import terminal_table, write_report
-from tfexp.ablation.text import latex_table, markdown_page
+from tfexp.ablation.report.charts import figures_of
+from tfexp.ablation.report.terminal import terminal_table
+from tfexp.ablation.report.text import latex_table, markdown_page
+from tfexp.ablation.report.write import write_report
 
 MARKDOWN = """\
 | variant               |               seeds |          val/loss | difference |    95 % interval | better in |     p | p (Holm) | parameters | per token | tokens/s |  memory |

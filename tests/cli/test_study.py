@@ -29,7 +29,6 @@ def study(tmp_path_factory):
     (folder / "conf" / "ablation").mkdir(parents=True)
     (folder / "conf" / "ablation" / "tiny.yaml").write_text(STUDY, encoding="utf-8")
     quick = runs.overrides(folder, "trainer.max_steps=4", "trainer.val_every=2")
-    # What a study sets itself cannot stand on its command line as well.
     return folder, ["ablation=tiny", *quick, "--config-dir", str(folder / "conf")]
 
 
@@ -126,3 +125,22 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, trained, capsys):
     shutil.copytree(trained.folder, tmp_path / "outputs" / "runs" / trained.folder.name)
     assert main(["report", "nope", "--outputs", str(tmp_path / "outputs")]) == 1
     assert capsys.readouterr().err.startswith("error: no run 'nope' under ")
+
+
+def test_the_command_line_is_stronger_than_the_base_of_a_study(study, capsys):
+    assert main(["plan", *study[1], "model=small", "model.n_layers=2", "--json"]) == 0
+    widths = {cell["parameters"] for cell in json.loads(capsys.readouterr().out)["cells"]}
+    assert main(["plan", *study[1], "--json"]) == 0
+    assert widths != {cell["parameters"] for cell in json.loads(capsys.readouterr().out)["cells"]}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model/position=alibi", "model/position: ablation=tiny varies it; change the study"),
+        ("seed=3", "seed: ablation=tiny varies it; use seeds="),
+    ],
+)
+def test_what_a_study_varies_cannot_be_fixed_beside_it(study, capsys, override, message):
+    assert main(["plan", *study[1], override]) == 1
+    assert message in capsys.readouterr().err

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from tfexp.ablation.study import Study, Variant
 from tfexp.config.compose import compose_tree
 from tfexp.config.freeze import freeze, to_plain
-from tfexp.errors import IncompatibleError, RunError
+from tfexp.errors import ConfigError, IncompatibleError, RunError
 from tfexp.files import write_json, write_text
 from tfexp.model.count import count_parameters, flops_per_token, meta_model
 from tfexp.model.spec import ModelSpec
@@ -103,7 +103,8 @@ def make_plan(overrides: Sequence[str], config_dir: str | None = None) -> Plan:
     plain = OmegaConf.to_container(tree, resolve=True)
     assert isinstance(plain, dict)
     study = Study.from_config(plain.get("ablation"), plain.get("seeds"))
-    own = tuple(o for o in overrides if o.lstrip("+").partition("=")[0] not in ("ablation", "seeds"))
+    own = tuple(o for o in overrides if _key(o) not in ("ablation", "seeds"))
+    _check_free(study, own)
     outputs = Path(str(plain["outputs"]))
     folder = outputs / "studies" / study.name
     _make_folder(folder / "cells")
@@ -136,7 +137,9 @@ def load_plan(folder: Path) -> Plan:
 def _cells(study: Study, variant: Variant, own: Sequence[str], folder: Path, config_dir: str | None) -> Iterator[Cell]:
     # What the user says on the command line is stronger than the study's base, the variant than both.
     overrides = [*study.base, *own, *variant.overrides, "trainer.progress=false"]
-    tree = compose_tree(overrides, config_dir)
+    # Hydra refuses two choices from one group, so the strongest alone is passed on.
+    strongest = {_key(override): override for override in overrides}
+    tree = compose_tree(list(strongest.values()), config_dir)
     for seed in study.seed_list():
         tree.seed = seed
         planned = plan_run(freeze(tree))
@@ -160,6 +163,19 @@ def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: P
         flops_per_token=flops_per_token(model, data["seq_len"]),
         tokens=trainer["max_steps"] * trainer["accumulate"] * data["batch_size"] * data["seq_len"],
     )
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]
+
+
+def _check_free(study: Study, own: Sequence[str]) -> None:
+    """What a study varies cannot be fixed beside it: the variant would win without a word."""
+    varied = {_key(o) for variant in study.all_variants() for o in variant.overrides} | {"seed"}
+    for override in own:
+        if _key(override) in varied:
+            what = "use seeds=..." if _key(override) == "seed" else "change the study, or leave the key out"
+            raise ConfigError(f"{_key(override)}: ablation={study.name} varies it; {what}")
 
 
 def _make_folder(folder: Path) -> None:

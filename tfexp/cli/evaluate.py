@@ -1,8 +1,9 @@
 """`tfexp evaluate RUN`: the best weights of a run, scored on every part."""
 
 import json
+import shlex
 
-from tfexp.cli.arguments import Parser
+from tfexp.cli.arguments import Parser, show
 
 
 def run(arguments: list[str]) -> int:
@@ -25,4 +26,5 @@ def run(arguments: list[str]) -> int:
         return 0
     for name, value in metrics.items():
         print(f"{name:<22} {value:.6g}")
+    show(f"{record.folder}, {options.weights} weights\nnext: {shlex.join(['tfexp', 'report', options.run])}")
     return 0

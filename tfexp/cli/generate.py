@@ -1,10 +1,11 @@
 """`tfexp generate RUN`: continue prompts."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
-from tfexp.cli.arguments import Parser
+from tfexp.cli.arguments import Parser, show
 from tfexp.errors import ConfigError, DataError
 
 
@@ -16,7 +17,7 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("-p", "--prompt", action="append", help="a prompt; may be given several times")
     parser.add_argument("-f", "--file", type=Path, help="a file of prompts, one per line; - for standard input")
-    parser.add_argument("-s", "--strategy", default="sample", help="a choice of `generation` (default: sample)")
+    parser.add_argument("-s", "--strategy", help="a choice of `generation` (default: the run's own)")
     parser.add_argument("--weights", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_outputs()
@@ -26,8 +27,10 @@ def run(arguments: list[str]) -> int:
     from tfexp.training.record import find_record
 
     record = find_record(options.run, options.outputs)
-    discover(record.config().get("plugins") or ())
-    choice = check_choice("generation", {"name": options.strategy, **values}, "generation")
+    config = record.config()
+    discover(config.get("plugins") or ())
+    own = {"name": options.strategy} if options.strategy else dict(config.generation)
+    choice = check_choice("generation", {**own, **values}, "generation")
     from tfexp.generation.generate import generate_one
     from tfexp.training.api import load_record
 
@@ -42,6 +45,9 @@ def run(arguments: list[str]) -> int:
         print(flush=True)
     if options.json:
         print(json.dumps({"run": str(record.folder), "generation": choice, "results": results}, ensure_ascii=False))
+        return 0
+    show(f"{record.folder}, {options.weights} weights, generation={choice['name']}")
+    show(f"next: {shlex.join(['tfexp', 'evaluate', options.run])}")
     return 0
 
 

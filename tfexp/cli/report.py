@@ -34,7 +34,8 @@ def show_study(folder: Path, as_json: bool = False) -> int:
 def _show(result: object, folder: Path, as_json: bool) -> int:
     from rich.console import Console
 
-    from tfexp.ablation.report import terminal_table, write_report
+    from tfexp.ablation.report.terminal import terminal_table
+    from tfexp.ablation.report.write import write_report
     from tfexp.ablation.results import StudyResult
 
     assert isinstance(result, StudyResult)

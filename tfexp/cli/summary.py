@@ -2,7 +2,7 @@
 
 import json
 
-from tfexp.cli.arguments import Parser
+from tfexp.cli.arguments import Parser, show
 
 
 def run(arguments: list[str]) -> int:
@@ -25,4 +25,5 @@ def run(arguments: list[str]) -> int:
     from rich.console import Console
 
     Console().print(summary_table(summary))
+    show(f"next: tfexp show attention/{spec.attention['name']}")
     return 0

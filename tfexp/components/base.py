@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from tfexp.components import onednn
 from tfexp.errors import ConfigError
 
 Role = Literal["hidden", "residual", "logits"]
@@ -28,6 +29,11 @@ class Linear(nn.Linear):
     def __init__(self, n_in: int, n_out: int, bias: bool, role: Role = "hidden") -> None:
         super().__init__(n_in, n_out, bias=bias)
         self.role: Role = role
+
+    def forward(self, input: Tensor) -> Tensor:
+        if onednn.applies(input, self.weight):
+            return onednn.linear(input, self.weight, self.bias)
+        return super().forward(input)
 
 
 def in_compute_dtype(x: Tensor) -> Tensor:

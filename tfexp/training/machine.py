@@ -47,12 +47,26 @@ def git_commit() -> str | None:
     return commit + ("+" if changed else "")
 
 
+def reset_peak_memory() -> None:
+    """Let the peak count from here on: a process may train several runs, one after another."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return  # not Linux: the peak is then that of the process since its start
+
+
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory in use so far: of the GPU if there is one, else of this process."""
+    """The most memory in use since `reset_peak_memory`: of the GPU if there is one, else of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @lru_cache(maxsize=8)

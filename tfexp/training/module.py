@@ -51,7 +51,7 @@ class TrainingModule(pl.LightningModule):
         return {"optimizer": self._optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        torch.manual_seed(stream_seed(self.seed, "dropout", self.micro_batch))
+        self._seed_dropout()
         self.micro_batch += 1
         loss = self.task.loss(self.model, batch)
         self.window.append((loss.total.detach(), loss.count))
@@ -60,6 +60,13 @@ class TrainingModule(pl.LightningModule):
         # The divisor is known only after the last micro-batch; until then gradients are sums.
         self._step_count = loss.count if self._step_count is None else self._step_count + loss.count
         return loss.total * self.accumulate  # which Lightning divides by
+
+    def _seed_dropout(self) -> None:
+        # Not torch.manual_seed: without a GPU it formats three stack traces a call, and keeps them.
+        seed = stream_seed(self.seed, "dropout", self.micro_batch)
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.lr = optimizer.param_groups[0]["lr"]

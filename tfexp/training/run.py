@@ -90,10 +90,12 @@ def run(config: DictConfig, group: str | None = None) -> Record:
 
 def _train(planned: PlannedRun, model: Transformer, mirrors: Mirrors) -> None:
     from tfexp.training.fit import fit  # Lightning takes seconds to import; a reused run needs none of it
+    from tfexp.training.machine import reset_peak_memory
 
     record, plain = planned.record, to_plain(planned.config)
     record.begin(planned.config, signature(plain), planned.data.tokenizer.to_json())
     mirrors.start()
+    reset_peak_memory()
     status, summary = "failed", {}
     try:
         summary = fit(planned.config, planned.data, model, record, mirrors)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tfexp.ablation import numbers
+from tfexp.ablation.report import numbers
 from tfexp.ablation.results import StudyResult, VariantResult
 from tfexp.ablation.statistics import holm
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tfexp.ablation.numbers import MISSING
+from tfexp.ablation.report.numbers import MISSING
 
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -72,7 +72,7 @@ def relative_link(target: Path, folder: Path) -> str:
 def environment() -> Environment:
     """HTML templates of this package; an unknown name in one is an error, not an empty string."""
     made = Environment(
-        loader=PackageLoader("tfexp.ablation"),
+        loader=PackageLoader("tfexp.ablation.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

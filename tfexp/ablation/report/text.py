@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from tfexp.ablation import prose
-from tfexp.ablation.escaping import latex, latex_number, markdown, markdown_code
-from tfexp.ablation.page import setting
+from tfexp.ablation.report import prose
+from tfexp.ablation.report.escaping import latex, latex_number, markdown, markdown_code
+from tfexp.ablation.report.page import setting
+from tfexp.ablation.report.table import Column, TableRow, columns_of, table_of
 from tfexp.ablation.results import StudyResult
-from tfexp.ablation.table import Column, TableRow, columns_of, table_of
 
 IN_A_PAPER = ("variant", "seeds", "value", "difference", "interval", "p", "p_holm", "parameters", "flops", "speed")
 

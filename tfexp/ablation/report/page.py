@@ -8,13 +8,13 @@ from typing import Any
 from markupsafe import Markup
 
 import tfexp
-from tfexp.ablation import numbers, prose
-from tfexp.ablation.chart_style import Style
-from tfexp.ablation.charts import Figure
-from tfexp.ablation.escaping import environment, relative_link
-from tfexp.ablation.figures import chart_library, spec_of, svg_of
+from tfexp.ablation.report import numbers, prose
+from tfexp.ablation.report.chart_style import Style
+from tfexp.ablation.report.charts import Figure
+from tfexp.ablation.report.escaping import environment, relative_link
+from tfexp.ablation.report.figures import chart_library, spec_of, svg_of
+from tfexp.ablation.report.table import columns_of, table_of
 from tfexp.ablation.results import RunResult, StudyResult
-from tfexp.ablation.table import columns_of, table_of
 
 REFRESH_SECONDS = 20  # of a page whose runs are still going
 
@@ -97,4 +97,4 @@ def _keys(result: StudyResult) -> dict[str, dict[str, str]]:
 
 
 def _asset(name: str) -> Markup:
-    return Markup(files("tfexp.ablation").joinpath("templates", name).read_text(encoding="utf-8"))
+    return Markup(files("tfexp.ablation.report").joinpath("templates", name).read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """The sentences of a report, each derived from the numbers: what was found, and how far to trust it."""
 
-from tfexp.ablation import numbers
+from tfexp.ablation.report import numbers
+from tfexp.ablation.report.table import Table, TableRow, states
 from tfexp.ablation.results import StudyResult
-from tfexp.ablation.table import Table, TableRow, states
 
 SIGNIFICANT = 0.05
 

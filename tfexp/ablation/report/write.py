@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import tfexp
-from tfexp.ablation import prose
-from tfexp.ablation.charts import figures_of
-from tfexp.ablation.escaping import relative_link
-from tfexp.ablation.figures import write_figures
-from tfexp.ablation.page import html_page, setting
+from tfexp.ablation.report import prose
+from tfexp.ablation.report.charts import figures_of
+from tfexp.ablation.report.escaping import relative_link
+from tfexp.ablation.report.figures import write_figures
+from tfexp.ablation.report.page import html_page, setting
+from tfexp.ablation.report.series import curve_of
+from tfexp.ablation.report.table import adjusted_p, better_seeds, paired_differences, states, table_of
+from tfexp.ablation.report.text import latex_table, markdown_page
 from tfexp.ablation.results import RunResult, StudyResult, VariantResult
-from tfexp.ablation.series import curve_of
-from tfexp.ablation.table import adjusted_p, better_seeds, paired_differences, states, table_of
-from tfexp.ablation.terminal import terminal_table
-from tfexp.ablation.text import latex_table, markdown_page
 from tfexp.files import write_json, write_text
-
-__all__ = ["terminal_table", "write_report"]
 
 REPORT_VERSION = 1  # of report.json, documented in docs/records.md
 

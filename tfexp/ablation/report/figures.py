@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from tfexp.ablation.charts import Figure
+from tfexp.ablation.report.charts import Figure
 from tfexp.files import write_text, write_whole
 
 PNG_SCALE = 2.5  # pixels of the file per pixel of the chart: 1800 wide, enough for a column of print

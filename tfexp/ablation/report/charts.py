@@ -6,10 +6,10 @@ from typing import Any
 
 import altair as alt
 
-from tfexp.ablation.chart_style import INK, Style, chart_of, end_labels, finish, padded
+from tfexp.ablation.report.chart_style import INK, Style, chart_of, end_labels, finish, padded
+from tfexp.ablation.report.series import Band, Curve, gap_bands, mean_bands, run_curves
+from tfexp.ablation.report.table import paired_differences, table_of
 from tfexp.ablation.results import StudyResult, VariantResult
-from tfexp.ablation.series import Band, Curve, gap_bands, mean_bands, run_curves
-from tfexp.ablation.table import paired_differences, table_of
 
 HEIGHT = 340
 FEW_STEPS = 12  # up to which each evaluation gets a symbol on its line

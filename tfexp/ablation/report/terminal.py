@@ -4,9 +4,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tfexp.ablation import prose
+from tfexp.ablation.report import prose
+from tfexp.ablation.report.table import Column, TableRow, columns_of, table_of
 from tfexp.ablation.results import StudyResult
-from tfexp.ablation.table import Column, TableRow, columns_of, table_of
 
 WIDTH = 100  # columns at most
 NAME_WIDTH = 14  # that a variant's name keeps at least before other columns give way
