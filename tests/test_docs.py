@@ -46,7 +46,7 @@ def workplace(tmp_path_factory):
     return folder
 
 
-def test_readme_commands_run_in_their_order(workplace, monkeypatch, capsys):
+def test_readme_commands_run_in_their_order(workplace, monkeypatch, capsys, scratch_registry):
     monkeypatch.chdir(workplace)
     commands = console_commands()
     assert len(commands) >= 12

@@ -47,7 +47,9 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides the name of ctx
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         (gradient,) = gradients
         flat = gradient.reshape(-1, gradient.shape[-1])  # (N, n_out)
