@@ -33,7 +33,7 @@ def trained(name: str, *documents: str, **options) -> tuple[TokenizerRecipe, Tok
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    by_id = sorted((i, token) for token, i in tokenizer.library.get_vocab().items())
+    by_id = sorted((i, token) for token, i in tokenizer.backend.get_vocab().items())
     assert [i for i, _ in by_id] == list(range(tokenizer.vocab_size))
     return [token for _, token in by_id]
 
@@ -44,7 +44,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 def test_the_fast_way_of_encoding_equals_the_librarys(name, specials, text):
     recipe, tokenizer = trained(name, specials=specials)
     (fast,) = recipe.encode(tokenizer, [text])
-    assert fast.tolist() == tokenizer.library.encode(text).ids
+    assert fast.tolist() == tokenizer.backend.encode(text).ids
 
 
 @pytest.mark.parametrize("text", HARD.values(), ids=HARD)
@@ -61,7 +61,7 @@ def test_text_never_produces_a_special_token(name):
     special = {tokenizer.special_id(s) for s in SPECIALS}
     assert special == {0, 1, 2, 3}
     for text in ("<eos>", "a <pad> b", "<eos><eos>"):
-        ids = tokenizer.library.encode(text).ids
+        ids = tokenizer.backend.encode(text).ids
         assert not special & {*ids, *recipe.encode(tokenizer, [text])[0].tolist()} - {tokenizer.special_id("unk")}
         assert len(ids) > 1
 
@@ -98,7 +98,7 @@ def test_bpe_starts_from_all_bytes_and_merges_the_most_frequent_pairs():
     assert len(set(listed[4:260])) == 256
     # ug: 15 pairs; then un, Ġp and Ġb are left with hug: 10 each.
     assert listed[260] == "ug"
-    assert tokenizer.library.encode("mug").tokens == ["m", "ug"]  # nothing is dropped, no token is unknown
+    assert tokenizer.backend.encode("mug").tokens == ["m", "ug"]  # nothing is dropped, no token is unknown
     assert tokenizer.decode(tokenizer.encode("mug é 🙂")) == "mug é 🙂"
 
 

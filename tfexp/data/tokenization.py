@@ -36,23 +36,23 @@ class TokenizerRecipe:
 
     def encode(self, tokenizer: "Tokenizer", documents: Sequence[str]) -> list[np.ndarray]:
         """Ids of each document; an override must give what the library gives."""
-        return [np.array(e.ids, dtype=np.int64) for e in tokenizer.library.encode_batch_fast(list(documents))]
+        return [np.array(e.ids, dtype=np.int64) for e in tokenizer.backend.encode_batch_fast(list(documents))]
 
 
 class Tokenizer:
     """A trained tokenizer of the tokenizers library.
 
     Args:
-        library: The tokenizer; its special tokens are those added as such.
+        backend: The tokenizer; its special tokens are those added as such.
     """
 
-    def __init__(self, library: tokenizers.Tokenizer) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
         # "<eos>" inside a text is four characters like any others.
-        library.encode_special_tokens = True
-        library.no_padding()
-        library.no_truncation()
-        self.library = library
-        self.vocab_size = library.get_vocab_size()
+        backend.encode_special_tokens = True
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend = backend
+        self.vocab_size = backend.get_vocab_size()
 
     @classmethod
     def from_file(cls, path: Path) -> "Tokenizer":
@@ -63,24 +63,24 @@ class Tokenizer:
 
     def special_id(self, name: Special) -> int | None:
         """The id of a special token, or None if this tokenizer has none of that name."""
-        return self.library.token_to_id(special_text(name))
+        return self.backend.token_to_id(special_text(name))
 
     def encode(self, text: str) -> list[int]:
         """Ids of one text; raises DataError for a character that the vocabulary has no token for."""
         try:
-            ids = self.library.encode(text).ids
+            ids = self.backend.encode(text).ids
         except Exception as error:  # the library raises nothing narrower
-            stranger = next((c for c in text if self.library.token_to_id(c) is None), text[:20])
+            stranger = next((c for c in text if self.backend.token_to_id(c) is None), text[:20])
             raise DataError(f"the tokenizer has no token for {stranger!r}, and no 'unk' either") from error
         if text and not ids:
             raise DataError(f"the tokenizer knows none of the characters of {text[:20]!r}")
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self.library.decode(list(ids), skip_special_tokens=True)
+        return self.backend.decode(list(ids), skip_special_tokens=True)
 
     def to_json(self) -> str:
-        return self.library.to_str()
+        return self.backend.to_str()
 
     def fingerprint(self) -> str:
         return sha256(self.to_json().encode()).hexdigest()

@@ -35,7 +35,7 @@ class CharTokenizer(TokenizerRecipe):
 
     def encode(self, tokenizer: Tokenizer, documents: Sequence[str]) -> list[np.ndarray]:
         # A table over code points: the library takes about a second per megabyte here.
-        vocabulary = {t: i for t, i in tokenizer.library.get_vocab(with_added_tokens=False).items() if len(t) == 1}
+        vocabulary = {t: i for t, i in tokenizer.backend.get_vocab(with_added_tokens=False).items() if len(t) == 1}
         unknown = tokenizer.special_id("unk")
         table = np.full(0x110000, -1 if unknown is None else unknown, dtype=np.int64)
         for character, index in vocabulary.items():
