@@ -97,12 +97,15 @@ def test_of_several_files_whole_ones_validate(tmp_path):
     assert corpus.val == tuple(texts[name] for name in sorted(texts) if in_fraction(name, 0.1))
 
 
-def test_several_files_of_which_none_would_validate_are_refused(tmp_path):
-    names = [f"{i}.txt" for i in range(60) if not in_fraction(f"{i}.txt", 0.1)][:3]
+@pytest.mark.parametrize("fraction", [0.1, 0.9])
+def test_of_few_files_neither_part_is_empty(tmp_path, fraction):
+    names = [f"{i}.txt" for i in range(60) if in_fraction(f"{i}.txt", fraction) == (fraction > 0.5)][:3]
     for name in names:
         write(tmp_path / name, name)
-    with pytest.raises(DataError, match=r"^data\.train: nothing left to validate on after splitting 3 files; set data"):
-        read(f"{tmp_path}/*.txt")
+    corpus = read(f"{tmp_path}/*.txt", val_fraction=fraction)
+    assert sorted(corpus.train + corpus.val) == sorted(names)
+    assert corpus.train
+    assert corpus.val
 
 
 def test_a_home_folder_is_expanded(tmp_path, monkeypatch):

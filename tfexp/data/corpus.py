@@ -68,12 +68,26 @@ def split_tail(text: str, fraction: float) -> tuple[str, str]:
 
 def in_fraction(name: str, fraction: float) -> bool:
     """Whether a document belongs to the part that holds `fraction` of all, decided by its name alone."""
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "little") < fraction * 2**64
+    return _place(name) < fraction * 2**64
 
 
 def split_by_name(documents: Iterable[tuple[str, str]], fraction: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split named documents into a training and a validation part."""
+    """Split named documents into a training and a validation part, each in the order given.
+
+    A document's part is decided by its name alone, so it stays there when others come or go; only where
+    a part would be empty, the document that is nearest to it by the same rule changes sides.
+    """
     named = list(documents)
-    train = tuple(text for name, text in named if not in_fraction(name, fraction))
-    val = tuple(text for name, text in named if in_fraction(name, fraction))
-    return train, val
+    chosen = {name for name, _ in named if in_fraction(name, fraction)}
+    by_place = sorted({name for name, _ in named}, key=_place)
+    if len(by_place) > 1 and not chosen:
+        chosen = {by_place[0]}
+    if len(by_place) > 1 and len(chosen) == len(by_place):
+        chosen.remove(by_place[-1])
+    train = tuple(text for name, text in named if name not in chosen)
+    return train, tuple(text for name, text in named if name in chosen)
+
+
+def _place(name: str) -> int:
+    """Where a name stands among 2^64 places: as good as at random, and the same on every machine."""
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
