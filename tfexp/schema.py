@@ -253,4 +253,4 @@ def _convert_float(value: Any) -> tuple[bool, Any]:
         number = float(value)
     except (ValueError, OverflowError):
         return False, None
-    return not math.isnan(number), number
+    return math.isfinite(number), number

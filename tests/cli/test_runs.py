@@ -143,7 +143,10 @@ def test_a_run_that_is_not_finished_has_no_weights_yet(trained, tmp_path, capsys
     shutil.rmtree(folder / "checkpoints")
     Record(folder).set_status("interrupted")
     assert main(["evaluate", str(folder)]) == 1
-    assert capsys.readouterr().err == f"error: {folder} has no best weights yet: its state is 'interrupted'\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: {folder} has no best weights: its state is 'interrupted'; run its command again\n"
+    )
 
 
 def test_two_runs_are_reported_beside_each_other(tmp_path, capsys):
@@ -153,6 +156,6 @@ def test_two_runs_are_reported_beside_each_other(tmp_path, capsys):
     names = sorted(p.name.rpartition("-")[2] for p in (tmp_path / "outputs" / "runs").iterdir())
     assert main(["report", *names, "--outputs", str(tmp_path / "outputs")]) == 0
     out, err = capsys.readouterr()
-    assert "pos:rope" in out
-    assert "pos:none" in out
+    assert "position=rope" in out
+    assert "position=none" in out
     assert f"page: {tmp_path}/outputs/studies/runs/report.html" in err

@@ -72,7 +72,7 @@ def test_an_untied_head_is_a_matrix_of_its_own(trained, tmp_path):
 
 def test_weights_that_are_not_there_yet_are_named(copied):
     copied.best_checkpoint.unlink()
-    with pytest.raises(RunError, match=r"has no best weights yet: its state is 'complete'$"):
+    with pytest.raises(RunError, match=r"has no best weights: its state is 'complete'; run its command again$"):
         load_record(copied)
     assert load_record(copied, "last")
 

@@ -107,7 +107,7 @@ def test_tensorboard_has_a_folder_per_run(tmp_path):
 
 
 def test_several_mirrors_see_the_run_from_start_to_finish(tmp_path, recorder):
-    record = run(runs.config(tmp_path, "+logger=[csv,recorder]"), group="study")
+    record = run(runs.config(tmp_path, "+logger=[csv,recorder]", "study=study"))
     (mirror,) = recorder
     steps = [("log", line["step"]) for line in record.metrics()]
     assert mirror.calls[:-1] == [("start",), *steps]

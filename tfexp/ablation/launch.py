@@ -21,7 +21,7 @@ LINE_SECONDS = 10.0  # between two lines where there is no terminal to draw on
 def pending_cells(plan: Plan) -> list[Cell]:
     """The cells that are neither complete nor known to diverge, each run once."""
     unique = {cell.hash: cell for cell in plan.cells}
-    return [cell for cell in unique.values() if cell.record.state not in ("complete", "diverged")]
+    return [c for c in unique.values() if not c.record.is_complete and c.record.state != "diverged"]
 
 
 def job_arguments(cells: Sequence[Cell], hydra_overrides: Sequence[str]) -> list[str]:
@@ -38,7 +38,12 @@ def job_arguments(cells: Sequence[Cell], hydra_overrides: Sequence[str]) -> list
 
 def default_jobs(n_cells: int) -> int:
     """Runs at a time: one per core on a CPU, one where there is a GPU to share."""
-    return 1 if torch.cuda.is_available() else max(1, min(n_cells, os.cpu_count() or 1))
+    return 1 if torch.cuda.is_available() else max(1, min(n_cells, _usable_cpus()))
+
+
+def _usable_cpus() -> int:
+    """Processors that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Watch:

@@ -12,10 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from tfexp.ablation.study import Study, Variant
 from tfexp.config.compose import compose_tree
 from tfexp.config.freeze import freeze, to_plain
-from tfexp.errors import ConfigError, IncompatibleError, RunError
+from tfexp.errors import ConfigError, IncompatibleError, RunError, nearest
 from tfexp.files import write_json, write_text
 from tfexp.model.count import count_parameters, flops_per_token, meta_model
 from tfexp.model.spec import ModelSpec
+from tfexp.registry import check_choice, create
 from tfexp.training.record import Record
 from tfexp.training.run import plan_run
 from tfexp.training.signature import signature
@@ -60,28 +61,28 @@ class Plan:
 
     Args:
         study: As it was stated.
-        overrides: Of the user, on top of the study's base.
+        arguments: Of the command line that made it, as they were typed.
         folder: `outputs/studies/<name>`.
         cells: What will run.
         pruned: Variant -> why it cannot work.
     """
 
     study: Study
-    overrides: tuple[str, ...]
+    arguments: tuple[str, ...]
     folder: Path
     cells: tuple[Cell, ...]
     pruned: dict[str, str]
 
     def command(self) -> str:
         """The command that runs this plan."""
-        return shlex.join(["tfexp", "ablate", f"ablation={self.study.name}", *self.overrides])
+        return shlex.join(["tfexp", "ablate", *self.arguments])
 
     def save(self) -> None:
         """Write plan.json."""
         value = {
             "plan_version": PLAN_VERSION,
             "study": asdict(self.study),
-            "overrides": list(self.overrides),
+            "arguments": list(self.arguments),
             "command": self.command(),
             "cells": [asdict(cell) for cell in self.cells],
             "pruned": self.pruned,
@@ -107,6 +108,7 @@ def make_plan(overrides: Sequence[str], config_dir: str | None = None) -> Plan:
     _check_free(study, own)
     outputs = Path(str(plain["outputs"]))
     folder = outputs / "studies" / study.name
+    _check_metric(study, str(plain["task"]["name"]))
     _make_folder(folder / "cells")
     cells, pruned = [], {}
     for variant in study.all_variants():
@@ -116,8 +118,9 @@ def make_plan(overrides: Sequence[str], config_dir: str | None = None) -> Plan:
             pruned[variant.name] = str(error)
     if not cells:
         raise IncompatibleError(f"ablation={study.name}: no variant can run: {next(iter(pruned.values()))}")
-    seeds = () if plain.get("seeds") is None else (f"seeds={plain['seeds']}".replace(" ", ""),)
-    plan = Plan(study, (*own, *seeds), folder, tuple(cells), pruned)
+    plan = Plan(
+        study, (*overrides, *(("--config-dir", config_dir) if config_dir else ())), folder, tuple(cells), pruned
+    )
     plan.save()
     return plan
 
@@ -127,11 +130,14 @@ def load_plan(folder: Path) -> Plan:
     file = folder / "plan.json"
     if not file.is_file():
         raise RunError(f"{folder} is not a study: it has no plan.json")
-    value = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{file} is damaged; make it anew with: tfexp plan ablation=...") from error
     if value["plan_version"] > PLAN_VERSION:
         raise RunError(f"{file} was written by a newer tfexp (plan version {value['plan_version']})")
     cells = tuple(Cell(**cell) for cell in value["cells"])
-    return Plan(Study(**value["study"]), tuple(value["overrides"]), folder, cells, value["pruned"])
+    return Plan(Study(**value["study"]), tuple(value["arguments"]), folder, cells, value["pruned"])
 
 
 def _cells(study: Study, variant: Variant, own: Sequence[str], folder: Path, config_dir: str | None) -> Iterator[Cell]:
@@ -141,7 +147,7 @@ def _cells(study: Study, variant: Variant, own: Sequence[str], folder: Path, con
     strongest = {_key(override): override for override in overrides}
     tree = compose_tree(list(strongest.values()), config_dir)
     for seed in study.seed_list():
-        tree.seed = seed
+        tree.seed, tree.study = seed, study.name
         planned = plan_run(freeze(tree))
         yield _cell(variant.name, seed, planned.config, planned.record, folder)
 
@@ -163,6 +169,12 @@ def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: P
         flops_per_token=flops_per_token(model, data["seq_len"]),
         tokens=trainer["max_steps"] * trainer["accumulate"] * data["batch_size"] * data["seq_len"],
     )
+
+
+def _check_metric(study: Study, task: str) -> None:
+    measured = [f"val/{name}" for name in create("task", check_choice("task", task, "task"), {}).metric_names]
+    if study.metric not in measured:
+        raise ConfigError(f"ablation.metric: '{study.metric}' is not measured; {nearest(study.metric, measured)}")
 
 
 def _key(override: str) -> str:

@@ -1,13 +1,14 @@
 """What a study's records say, gathered: one value per run, one row per variant."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tfexp.ablation.plan import Plan
 from tfexp.ablation.statistics import Difference, mean, paired_difference, pairing_gain, standard_deviation
+from tfexp.config.freeze import effective, freeze
 from tfexp.training.record import Record
 
 
@@ -120,24 +121,55 @@ def results_of_plan(plan: Plan) -> StudyResult:
 
 
 def results_of_runs(records: Sequence[Record], metric: str = "val/loss") -> StudyResult:
-    """Group any runs by their config without the seed; the first group is the baseline."""
-    runs = []
-    for record in records:
-        config = record.config()
-        name = (record.folder / "signature.txt").read_text(encoding="utf-8").strip()
-        variant = "|".join(part for part in name.split("|") if not part.startswith("seed:"))
-        runs.append(_read(record, variant, config.seed, metric))
-    short = _shortened(list(dict.fromkeys(run.variant for run in runs)))
-    renamed = [RunResult(**{**vars(run), "variant": short[run.variant]}) for run in runs]
-    names = list(dict.fromkeys(run.variant for run in renamed))
+    """Group any runs by their config without the seed and their data; the first group is the baseline.
+
+    A row is named by the keys in which the groups differ.
+    """
+    settings = [_setting(record) for record in {record.folder: record for record in records}.values()]
+    names = _names_of_groups(settings)
+    runs = [
+        _read(record, name, record.config().seed, metric)
+        for record, name in zip({r.folder: r for r in records}.values(), names, strict=True)
+    ]
+    order = list(dict.fromkeys(run.variant for run in runs))
     command = "tfexp report " + " ".join(record.hash for record in records)
-    return _assemble("runs", "", command, metric, "lower", names, renamed, {})
+    return _assemble("runs", "", command, metric, "lower", order, runs, {})
+
+
+def _setting(record: Record) -> dict[str, str]:
+    """Everything that can change a result but the seed, flat: `model.n_layers` -> `4`."""
+    plain = effective(freeze(record.config()))
+    plain.pop("seed")
+    data = record.summary()["data"]["fingerprint"][:8] if record.summary_file.is_file() else "unknown"
+    return {**_flat(plain), "data.fingerprint": data}
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in node.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+    return flat
+
+
+def _names_of_groups(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    keys = sorted({key for setting in settings for key in setting})
+    differing = [key for key in keys if len({setting.get(key) for setting in settings}) > 1]
+    # Where rope meets none, `position=rope` says it all; keys that only one of them has follow from it.
+    shared = [key for key in differing if all(key in setting for setting in settings)]
+    full, short = _joined(settings, differing), _joined(settings, shared)
+    return short if len(set(short)) == len(set(full)) else full
+
+
+def _joined(settings: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[str]:
+    label = {key: key.removeprefix("model.").removesuffix(".name") for key in keys}
+    return [
+        ", ".join(f"{label[key]}={setting[key]}" for key in keys if key in setting) or "run" for setting in settings
+    ]
 
 
 def _read(record: Record, variant: str, seed: int, metric: str) -> RunResult:
-    status = record.status()
-    state = status.get("state", "queued")
-    summary = record.summary() if state == "complete" else None
+    state = record.state or "queued"
+    summary = record.summary() if state == "complete" and record.summary_file.is_file() else None
     value = summary["final"].get(metric) if summary else None
     return RunResult(
         variant=variant,
@@ -145,7 +177,7 @@ def _read(record: Record, variant: str, seed: int, metric: str) -> RunResult:
         hash=record.hash,
         folder=record.folder,
         state=state,
-        reason=status.get("reason"),
+        reason=record.status().get("reason"),
         value=value if value is not None and math.isfinite(value) else None,
         metrics=record.metrics(),
         summary=summary,
@@ -224,10 +256,3 @@ def _mixtures(runs: Sequence[RunResult]) -> list[str]:
         "code versions": {s["git_commit"] for s in summaries},
     }
     return [f"The runs mix {len(found)} {kind}." for kind, found in kinds.items() if len(found) > 1]
-
-
-def _shortened(signatures: list[str]) -> dict[str, str]:
-    """Signatures without the parts that all share."""
-    parts = [signature.split("|") for signature in signatures]
-    shared = set.intersection(*(set(p) for p in parts)) if parts else set()
-    return {s: "|".join(p for p in ps if p not in shared) or "run" for s, ps in zip(signatures, parts, strict=True)}

@@ -1,5 +1,6 @@
 """A study as `conf/ablation/*.yaml` states it: what is varied, over which seeds, judged by what."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -56,6 +57,8 @@ class Study:
         return sorted(listed, key=lambda variant: variant.name != self.baseline)
 
     def _check(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
+            raise ConfigError(f"ablation.name: expected letters, digits, _ . and -, for a folder; got {self.name!r}")
         for key, levels in self.factors.items():
             if not isinstance(levels, list) or len(levels) < 2:
                 raise ConfigError(f"ablation.factors.{key}: a factor needs a list of at least two levels")

@@ -31,7 +31,8 @@ def run(arguments: list[str]) -> int:
         try:
             Watch(plan, console).during(lambda: run_hydra(train_one, job))
         except Exception as error:  # the runs that went well are still worth a report
-            failure = error
+            # Another process may have trained what this one could not: then nothing failed.
+            failure = None if all(cell.record.is_complete for cell in plan.cells) else error
     show_study(plan.folder)
     if failure is not None:
         sys.stdout.flush()

@@ -77,11 +77,16 @@ def _run(verb: str, rest: list[str]) -> int:
 def _explain(error: Exception) -> str | None:
     """A line for an error of Hydra's or of the disk; None for what would be a fault of tfexp."""
     from hydra.errors import HydraException
+    from yaml import YAMLError
 
     if isinstance(error, HydraException):
         from tfexp.config.messages import explain
 
         return explain(error)
+    if isinstance(error, YAMLError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error).lower()):
+        return f"not enough memory: lower data.batch_size, model.d_model or model.n_layers ({str(error)[:80]})"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'outputs'}: {error.strerror}"
     return None

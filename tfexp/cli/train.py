@@ -40,12 +40,13 @@ def train_one(config: DictConfig) -> str:
     if config.get("cell"):
         cell = OmegaConf.load(Path(config.cell))
         assert isinstance(cell, DictConfig)
-        return str(run_config(freeze(cell), group=cell.get("group")).folder)
+        return str(run_config(freeze(cell)).folder)
     if config.get("ablation"):
         raise ConfigError("ablation: tfexp train runs one config; use: tfexp ablate ablation=...")
     record = run_config(freeze(config))
     best = record.summary()["best"]
-    show(f"{record.folder}: val/loss {best['val/loss']:.4f} at step {best['step']}")
+    reused = " (complete already; nothing was trained)" if record.reused else ""
+    show(f"{record.folder}: val/loss {best['val/loss']:.4f} at step {best['step']}{reused}")
     name = record.hash if config.outputs == RunSettings.outputs else shlex.quote(str(record.folder))
     show(f"next: tfexp generate {name}    or: tfexp report {name}")
     return str(record.folder)

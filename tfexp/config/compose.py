@@ -42,6 +42,8 @@ def compose(*overrides: str, config_dir: str | None = None) -> DictConfig:
 def compose_tree(overrides: Iterable[str], config_dir: str | None = None) -> DictConfig:
     """The composed tree before it is checked."""
     listed = list(overrides)
+    if config_dir and not Path(config_dir).is_dir():
+        raise ConfigError(f"--config-dir: there is no folder {config_dir}")
     prepare_groups(listed, config_dir)
     extra = [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
     with hydra.initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -85,6 +87,8 @@ def _check_across(config: Mapping[str, Any]) -> None:
             f"data.seq_len: {data['seq_len']} tokens do not fit model.max_seq_len={model['max_seq_len']}; "
             f"lower one or raise the other"
         )
+    if not config["outputs"].strip():
+        raise ConfigError("outputs: expected a folder, got an empty name")
     if trainer["devices"] > 1:
         raise ConfigError("trainer.devices: this version trains a run on one device; set trainer.devices=1")
 
@@ -98,6 +102,9 @@ def _without_no_effect(node: Mapping[str, Any], fields: tuple[Field, ...]) -> di
         if choice is not None and value is not None:
             component = resolve(choice.slot, value["name"])
             value = _without_no_effect(value, (*component.fields, *common_fields(choice.slot)))
+            if not component.target.__module__.startswith("tfexp."):
+                # tfexp's own code is named by its version; a component of the user's by its text.
+                value["source"] = sha256(Path(component.file).read_bytes()).hexdigest()
         elif is_dataclass(field.type):
             value = _without_no_effect(value, fields_of(field.type))  # type: ignore[arg-type]
         kept[field.name] = value

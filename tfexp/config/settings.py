@@ -60,6 +60,7 @@ class RunSettings:
         outputs: Folder of all runs, studies and caches.
         ablation: The study, for `tfexp ablate` and `tfexp plan`.
         seeds: Seeds of a study: how many, or which; null = what the study says.
+        study: The study that asks for the run, for dashboards; set by studies.
         cell: A frozen config file to run instead of this one; set by studies.
     """
 
@@ -76,4 +77,5 @@ class RunSettings:
     outputs: Annotated[str, NO_EFFECT] = "outputs"
     ablation: Annotated[dict[str, Any] | None, NO_EFFECT] = None
     seeds: Annotated[int | list[int] | None, NO_EFFECT] = None
+    study: Annotated[str | None, NO_EFFECT] = None
     cell: Annotated[str | None, NO_EFFECT] = None

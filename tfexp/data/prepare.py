@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from tfexp.data.corpus import Corpus
 from tfexp.data.tokenization import Tokenizer, TokenizerRecipe
-from tfexp.errors import RunError
+from tfexp.errors import DataError, RunError
 from tfexp.files import fingerprint, write_json, write_text
 from tfexp.registry import create
 
@@ -58,11 +58,13 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
         }
     )[:16]
     folder = cache / key
-    if not (folder / "meta.json").is_file():
-        _make_folder(cache)
-        with FileLock(cache / f".{key}.lock"):
-            if not (folder / "meta.json").is_file():
-                _encode(corpus, source_fingerprint, data["tokenizer"], folder)
+    _make_folder(cache)
+    with FileLock(cache / f".{key}.lock"):
+        try:
+            return _load(folder)
+        except (OSError, ValueError, KeyError, DataError):  # not there yet, or damaged
+            shutil.rmtree(folder, ignore_errors=True)
+            _encode(corpus, source_fingerprint, data["tokenizer"], folder)
     return _load(folder)
 
 

@@ -59,7 +59,10 @@ class Tokenizer:
         """Load a `tokenizer.json`."""
         if not path.is_file():
             raise DataError(f"there is no tokenizer file {path}")
-        return cls(tokenizers.Tokenizer.from_file(str(path)))
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises nothing more precise
+            raise DataError(f"{path} is no tokenizer file: {error}") from error
 
     def special_id(self, name: Special) -> int | None:
         """The id of a special token, or None if this tokenizer has none of that name."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -24,6 +25,7 @@ class LossSum:
 class Task:
     """What is trained: a loss for a batch, sums for an evaluation, metrics from the sums."""
 
+    metric_names: ClassVar[tuple[str, ...]]  # of an evaluation, without the part's name
     monitor = "val/loss"  # the metric that chooses the best checkpoint; lower is better
 
     def loss(self, model: nn.Module, batch: Batch) -> LossSum:

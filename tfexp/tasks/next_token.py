@@ -17,6 +17,8 @@ class NextToken(Task):
     Source: Bengio et al., 2003; Radford et al., 2018, section 3.1.
     """
 
+    metric_names = ("loss", "perplexity", "bits_per_byte", "accuracy")
+
     def loss(self, model: nn.Module, batch: Batch) -> LossSum:
         total, _ = self._forward(model, batch)
         return LossSum(total, count_scored(batch.labels, IGNORE))

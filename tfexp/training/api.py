@@ -12,7 +12,7 @@ from tfexp.errors import RunError
 from tfexp.model.build import build_model
 from tfexp.model.spec import ModelSpec
 from tfexp.model.transformer import Transformer
-from tfexp.training.record import Record, find_record
+from tfexp.training.record import Record, find_record, read_checkpoint
 from tfexp.training.run import run
 
 
@@ -66,8 +66,10 @@ def _tokenizer(record: Record, vocab_size: int) -> Tokenizer:
 def _weights(record: Record, weights: Literal["best", "last"]) -> dict[str, torch.Tensor]:
     path = record.best_checkpoint if weights == "best" else record.last_checkpoint
     if not path.is_file():
-        raise RunError(f"{record.folder} has no {weights} weights yet: its state is '{record.state}'")
-    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        raise RunError(
+            f"{record.folder} has no {weights} weights: its state is '{record.state}'; run its command again"
+        )
+    checkpoint = read_checkpoint(path)
     if weights == "best":
         return checkpoint["model"]
     prefix = "model."

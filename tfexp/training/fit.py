@@ -25,7 +25,7 @@ from tfexp.training.machine import matmul_flops, record_of_machine
 from tfexp.training.mirror import Mirrors
 from tfexp.training.module import TrainingModule
 from tfexp.training.progress import ProgressBar
-from tfexp.training.record import SUMMARY_VERSION, Record
+from tfexp.training.record import SUMMARY_VERSION, Record, read_checkpoint
 
 
 def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Record, mirrors: Mirrors) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _resume_point(record: Record) -> dict[str, int] | None:
     """Where the last checkpoint stands; None if there is none."""
     if not record.last_checkpoint.is_file():
         return None
-    checkpoint = torch.load(record.last_checkpoint, map_location="cpu", weights_only=True)
+    checkpoint = read_checkpoint(record.last_checkpoint)
     return {"step": checkpoint["global_step"], "micro_batch": checkpoint["tfexp"]["micro_batch"]}
 
 
@@ -177,6 +177,6 @@ def _test_metrics(config: DictConfig, data: PreparedData, module: TrainingModule
     """Metrics of the best weights on the test part, if there is one."""
     if "test" not in data.parts:
         return {}
-    module.model.load_state_dict(torch.load(record.best_checkpoint, weights_only=True)["model"])
+    module.model.load_state_dict(read_checkpoint(record.best_checkpoint)["model"])
     blocks = eval_blocks(data, "test", config.data.seq_len)
     return {"test": prefixed("test", evaluate(module.model, module.task, blocks, config.trainer.precision))}

@@ -72,13 +72,11 @@ def holder_of(folder: Path) -> dict[str, Any] | None:
     """Who holds a folder now; None if nobody does, or the holder is gone."""
     try:
         holder = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        expired = time.time() - holder["renewed"] > EXPIRE_SECONDS
+        gone = holder["host"] == socket.gethostname() and not _runs(holder["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    if time.time() - holder["renewed"] > EXPIRE_SECONDS:
-        return None
-    if holder["host"] == socket.gethostname() and not _runs(holder["pid"]):
-        return None
-    return holder
+    return None if expired or gone else holder
 
 
 def _runs(pid: int) -> bool:

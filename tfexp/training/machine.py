@@ -40,8 +40,9 @@ def git_commit() -> str | None:
     """The commit of the code that runs, with `+` behind it if there are changes; None outside git."""
     folder = Path(tfexp.__file__).resolve().parent
     try:
+        _git(folder, "ls-files", "--error-unmatch", "__init__.py")  # in a checkout of tfexp, not just below some other
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder))
+        changed = _git(folder, "status", "--porcelain", "--", str(folder), str(folder.parent / "conf"))
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit + ("+" if changed else "")

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
 
 from tfexp.errors import RunError
 from tfexp.files import write_json, write_text
+from tfexp.training.lease import holder_of
 
 State = Literal["queued", "running", "complete", "failed", "diverged", "interrupted"]
 SUMMARY_VERSION = 1  # of summary.json, documented in docs/records.md
@@ -24,6 +27,7 @@ class Record:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.reused = False  # whether this process found it complete and trained nothing
         self.config_file = folder / "config.yaml"
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
@@ -55,8 +59,9 @@ class Record:
         self.set_status("complete", step=int(summary["final"]["step"]))
 
     def set_status(self, state: State, reason: str | None = None, step: int | None = None) -> None:
-        known = self.status()
-        status = {"state": state, "reason": reason, "step": known.get("step") if step is None else step}
+        if step is None:
+            step = max((int(line["step"]) for line in self.metrics()), default=0)
+        status = {"state": state, "reason": reason, "step": step}
         write_json(self.folder / "status.json", {**status, "updated": time.time()})
 
     def status(self) -> dict[str, Any]:
@@ -65,7 +70,14 @@ class Record:
 
     @property
     def state(self) -> State | None:
-        return self.status().get("state")
+        """The state as it is now: a run whose process is gone is interrupted, whatever its file says."""
+        state = self.status().get("state")
+        return "interrupted" if state == "running" and holder_of(self.folder) is None else state
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it ended well and what it made is still there."""
+        return self.state == "complete" and self.summary_file.is_file() and self.best_checkpoint.is_file()
 
     def append_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         line = json.dumps({"step": step, **{name: _finite(value) for name, value in metrics.items()}})
@@ -77,7 +89,7 @@ class Record:
         if not self.metrics_file.is_file():
             return []
         lines = self.metrics_file.read_text(encoding="utf-8").splitlines()
-        return [value for line in lines if isinstance(value := _parse(line), dict)]
+        return [value for line in lines if (value := _parse(line)) is not None and "step" in value]
 
     def keep_metrics_until(self, step: int) -> None:
         """Drop the lines after `step`, which a resumed run writes again."""
@@ -88,16 +100,31 @@ class Record:
         """The summary of a complete run."""
         summary = _read_json(self.summary_file)
         if summary is None:
-            raise RunError(f"{self.folder} has no summary: its state is '{self.state or 'unknown'}'")
+            raise RunError(
+                f"{self.folder} has no summary: its state is '{self.state or 'unknown'}'; "
+                "run its command again to go on"
+            )
         return summary
 
     def config(self) -> DictConfig:
         """The config that ran."""
         if not self.config_file.is_file():
             raise RunError(f"{self.folder} is not a run: it has no config.yaml")
-        loaded = OmegaConf.load(self.config_file)
-        assert isinstance(loaded, DictConfig)
+        try:
+            loaded = OmegaConf.load(self.config_file)
+        except (YAMLError, UnicodeDecodeError) as error:
+            raise RunError(f"{self.config_file} is damaged: {str(error).splitlines()[0]}") from error
+        if not isinstance(loaded, DictConfig):
+            raise RunError(f"{self.config_file} is damaged: it holds no config")
         return loaded
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's content, without running any code that it might hold."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a file that is cut off or changed
+        raise RunError(f"{path} is damaged ({type(error).__name__}); delete it to train from the start") from error
 
 
 def find_record(reference: str, outputs: Path) -> Record:
@@ -129,14 +156,15 @@ def _names(records: Iterable[Record], limit: int = 6) -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    return _parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return _parse(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
 
 
 def _parse(text: str) -> dict[str, Any] | None:
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
+    return value if isinstance(value, dict) else None
 
 
 def _finite(value: float) -> float | None:

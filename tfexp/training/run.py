@@ -58,7 +58,7 @@ def plan_run(config: DictConfig) -> PlannedRun:
     return PlannedRun(config, data, Record(outputs / "runs" / name))
 
 
-def run(config: DictConfig, group: str | None = None) -> Record:
+def run(config: DictConfig) -> Record:
     """Train what a frozen config says, unless that was done before.
 
     A complete run is reused, an interrupted one goes on from its last checkpoint, one that another
@@ -66,7 +66,6 @@ def run(config: DictConfig, group: str | None = None) -> Record:
 
     Args:
         config: From `freeze`.
-        group: The study that asks for it, for dashboards.
 
     Raises:
         RunError: Another process trains this run, or its folder cannot be written.
@@ -75,16 +74,20 @@ def run(config: DictConfig, group: str | None = None) -> Record:
     """
     planned = plan_run(config)
     record = planned.record
-    if record.state == "complete":
+    if record.is_complete:
+        record.reused = True
         return record
     if record.state == "diverged":
         raise DivergedError(f"{record.status()['reason']} (recorded in {record.folder}; delete it to try again)")
     model = build_model(_spec(planned.config), planned.config.seed)
-    mirrors = _mirrors(planned, group)
+    mirrors = _mirrors(planned)
     record.create()
     with Lease(record.folder):
-        if record.state != "complete":  # somebody may have finished it while we waited
-            _train(planned, model, mirrors)
+        if record.is_complete:  # somebody finished it while we waited
+            return record
+        if record.state == "complete":  # but its summary or its weights are gone: it is trained anew
+            record.last_checkpoint.unlink(missing_ok=True)
+        _train(planned, model, mirrors)
     return record
 
 
@@ -115,10 +118,10 @@ def _train(planned: PlannedRun, model: Transformer, mirrors: Mirrors) -> None:
         mirrors.finish(status, _flat(summary))
 
 
-def _mirrors(planned: PlannedRun, group: str | None) -> Mirrors:
+def _mirrors(planned: PlannedRun) -> Mirrors:
     plain = to_plain(planned.config)
     record = planned.record
-    info = RunInfo(record.hash, record.folder.name, record.folder, group, plain, tags(plain))
+    info = RunInfo(record.hash, record.folder.name, record.folder, plain["study"], plain, tags(plain))
     return Mirrors({name: create("logger", node, {"run": info}) for name, node in plain["logger"].items()})
 
 

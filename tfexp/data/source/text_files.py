@@ -7,7 +7,7 @@ from typing import Annotated
 from tfexp.data.corpus import Corpus, read_text, split_by_name, split_tail
 from tfexp.errors import DataError
 from tfexp.registry import register
-from tfexp.schema import Range
+from tfexp.schema import NO_EFFECT, Range
 
 
 @register("data", "text_files")
@@ -15,7 +15,8 @@ class TextFiles:
     """Plain text, a document per file.
 
     Without a validation file, the last part of a single training file validates; of several files,
-    some whole files do, chosen by a hash of their names.
+    some whole files do, chosen by a hash of their names. Where the files lie changes no run: their
+    text does.
 
     Args:
         train: A path, or several; `*` and `**` are expanded.
@@ -28,11 +29,11 @@ class TextFiles:
     def __init__(
         self,
         *,
-        train: str | list[str],
-        val: str | list[str] | None = None,
-        test: str | list[str] | None = None,
+        train: Annotated[str | list[str], NO_EFFECT],
+        val: Annotated[str | list[str] | None, NO_EFFECT] = None,
+        test: Annotated[str | list[str] | None, NO_EFFECT] = None,
         val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1,
-        encoding: str = "utf-8",
+        encoding: Annotated[str, NO_EFFECT] = "utf-8",
     ) -> None:
         self.train, self.val, self.test = train, val, test
         self.val_fraction, self.encoding = val_fraction, encoding
