@@ -124,6 +124,23 @@ def test_runs_are_grouped_by_everything_but_the_seed(tmp_path):
     assert results_of_runs([records[0], records[0]]).rows[0].n == 1  # named twice is still one run
 
 
+def test_a_run_on_its_way_stands_in_the_row_of_its_config(tmp_path):
+    records = [run(runs.config(tmp_path, f"seed={seed}")) for seed in (0, 1)]
+    records[1].summary_file.unlink()
+    records[1].set_status("interrupted")
+    (row,) = results_of_runs(records).rows
+    assert [r.state for r in row.runs] == ["complete", "interrupted"]
+
+
+def test_a_model_beyond_any_memory_is_refused_in_a_line(tmp_path, capsys):
+    huge = ["model.d_model=1e9", "model.d_ff=null", "trainer.max_steps=1"]
+    given = [
+        o for o in runs.overrides(tmp_path) if not o.startswith(("model.d_model", "model.d_ff", "trainer.max_steps"))
+    ]
+    assert main(["train", *given, *huge]) == 1
+    assert "error: not enough memory: lower data.batch_size" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path, value):
     with pytest.raises(ConfigError, match=r"^optim\.lr: expected float > 0, got"):

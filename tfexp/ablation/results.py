@@ -125,23 +125,26 @@ def results_of_runs(records: Sequence[Record], metric: str = "val/loss") -> Stud
 
     A row is named by the keys in which the groups differ.
     """
-    settings = [_setting(record) for record in {record.folder: record for record in records}.values()]
-    names = _names_of_groups(settings)
-    runs = [
-        _read(record, name, record.config().seed, metric)
-        for record, name in zip({r.folder: r for r in records}.values(), names, strict=True)
-    ]
+    unique = list({record.folder: record for record in records}.values())
+    names = _names_of_groups(_settings(unique))
+    runs = [_read(record, name, record.config().seed, metric) for record, name in zip(unique, names, strict=True)]
     order = list(dict.fromkeys(run.variant for run in runs))
     command = "tfexp report " + " ".join(record.hash for record in records)
     return _assemble("runs", "", command, metric, "lower", order, runs, {})
 
 
-def _setting(record: Record) -> dict[str, str]:
-    """Everything that can change a result but the seed, flat: `model.n_layers` -> `4`."""
-    plain = effective(freeze(record.config()))
-    plain.pop("seed")
-    data = record.summary()["data"]["fingerprint"][:8] if record.summary_file.is_file() else "unknown"
-    return {**_flat(plain), "data.fingerprint": data}
+def _settings(records: Sequence[Record]) -> list[dict[str, str]]:
+    """Everything that can change a result but the seed, flat: `model.n_layers` -> `4`.
+
+    A run that is not complete has no fingerprint of its data yet; it is told apart only where runs differ in it.
+    """
+    plain = [effective(freeze(record.config())) for record in records]
+    data = [r.summary()["data"]["fingerprint"][:8] if r.summary_file.is_file() else "unknown" for r in records]
+    told_apart = len(set(data) - {"unknown"}) > 1
+    return [
+        {**_flat({k: v for k, v in p.items() if k != "seed"}), **({"data.fingerprint": d} if told_apart else {})}
+        for p, d in zip(plain, data, strict=True)
+    ]
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

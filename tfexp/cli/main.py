@@ -85,11 +85,15 @@ def _explain(error: Exception) -> str | None:
         return explain(error)
     if isinstance(error, YAMLError):
         return " ".join(str(error).split())
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error).lower()):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _speaks_of_memory(error)):
         return f"not enough memory: lower data.batch_size, model.d_model or model.n_layers ({str(error)[:80]})"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'outputs'}: {error.strerror}"
     return None
+
+
+def _speaks_of_memory(error: RuntimeError) -> bool:
+    return any(words in str(error).lower() for words in ("out of memory", "can't allocate memory", "storage size"))
 
 
 def _unknown_verb(verb: str) -> str:
