@@ -19,7 +19,7 @@ MARKDOWN = """\
 | sinusoidal (baseline) |                   3 |     3.310 ± 0.010 |          - |                - |         - |     - |        - |     0.54 M | 3.2 MFLOP |   33,508 | 800 MiB |
 | rope                  |                   3 | **3.120 ± 0.020** |     -0.190 | [-0.233, -0.147] |    3 of 3 | 0.003 |    0.006 |     0.54 M | 3.2 MFLOP |   33,508 | 800 MiB |
 | alibi                 | 2 of 3 (1 diverged) |     3.165 ± 0.021 |     -0.145 | [-0.209, -0.081] |    2 of 2 | 0.022 |    0.022 |     0.54 M | 3.2 MFLOP |   33,508 | 800 MiB |
-"""  # noqa: E501
+"""  # noqa: E501  (a golden table is as wide as it is)
 LATEX = r"""  \begin{tabular}{lrrrrrrrrr}
     \toprule
     variant & seeds & val/loss & difference & 95\,\% interval & $p$ & $p$ (Holm) & parameters & per token & tokens/s \\
@@ -28,7 +28,7 @@ LATEX = r"""  \begin{tabular}{lrrrrrrrrr}
     rope & 3 & \textbf{3.120 $\pm$ 0.020} & $-$0.190 & [$-$0.233, $-$0.147] & 0.003 & 0.006 & 0.54\,M & 3.2\,MFLOP & 33,508 \\
     alibi & 2 of 3 & 3.165 $\pm$ 0.021 & $-$0.145 & [$-$0.209, $-$0.081] & 0.022 & 0.022 & 0.54\,M & 3.2\,MFLOP & 33,508 \\
     \bottomrule
-"""  # noqa: E501
+"""  # noqa: E501  (a golden table is as wide as it is)
 TERMINAL = """\
 Which positions?
 
