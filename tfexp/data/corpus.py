@@ -1,39 +1,99 @@
-"""What a source yields: documents in parts, a fingerprint of them, and a report of the reading."""
+"""What a source yields: examples in parts, a fingerprint of them, and a report of the reading."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from tfexp.errors import DataError
+
+Kind = Literal["documents", "labelled", "pairs", "tagged"]
+"""What one example of a source is: a text, a text with labels, two texts, a text with a label per token."""
+
+
+class Labelled(NamedTuple):
+    """A text and its class, or its classes."""
+
+    text: str
+    labels: tuple[str, ...]
+
+
+class Pair(NamedTuple):
+    """A text and what it becomes: a translation, a summary, an answer."""
+
+    source: str
+    target: str
+
+
+class Tagged(NamedTuple):
+    """Tokens between spaces, and for each token the one to predict there; `UNSCORED` = none.
+
+    `Tagged("a 1 b 2 a", "_ _ _ _ 1")`: after the second `a`, predict `1`.
+    """
+
+    text: str
+    labels: str
+
+
+UNSCORED = "_"
+Row = str | Labelled | Pair | Tagged
+KIND_OF_ROW: dict[type, Kind] = {str: "documents", Labelled: "labelled", Pair: "pairs", Tagged: "tagged"}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents, split.
+    """Examples of one kind, split.
 
     Args:
-        train, val, test: Documents of each part; `test` may be empty.
+        train, val, test: Examples of each part; `test` may be empty.
         report: What was read, kept and dropped, by name.
     """
 
-    train: tuple[str, ...]
-    val: tuple[str, ...]
-    test: tuple[str, ...] = ()
+    train: tuple[Row, ...]
+    val: tuple[Row, ...]
+    test: tuple[Row, ...] = ()
     report: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> Kind:
+        return KIND_OF_ROW[type(self.train[0])]
+
     def fingerprint(self) -> str:
-        """SHA-256 over every document of every part, in order."""
+        """SHA-256 over every field of every example of every part, in order."""
         digest = sha256()
-        for name, documents in self.parts().items():
-            digest.update(f"{name}:{len(documents)};".encode())
-            for document in documents:
-                data = document.encode()
-                digest.update(f"{len(data)}:".encode() + data)
+        for name, rows in self.parts().items():
+            digest.update(f"{name}:{len(rows)};".encode())
+            for row in rows:
+                for text in texts_of(row):
+                    data = text.encode()
+                    digest.update(f"{len(data)}:".encode() + data)
         return digest.hexdigest()
 
-    def parts(self) -> dict[str, tuple[str, ...]]:
+    def parts(self) -> dict[str, tuple[Row, ...]]:
         return {"train": self.train, "val": self.val, "test": self.test}
+
+
+def texts_of(row: Row) -> tuple[str, ...]:
+    """Every text that an example holds."""
+    if isinstance(row, str):
+        return (row,)
+    if isinstance(row, Labelled):
+        return (row.text, *row.labels)
+    return tuple(row)
+
+
+class Source:
+    """The contract of the slot `data`: its constructor is cheap, `read` does the work.
+
+    `kind` is known before anything is read, so that a task can refuse what it cannot use.
+    """
+
+    kind: Kind = "documents"
+
+    def read(self) -> Corpus:
+        """All examples; raises DataError naming file and line for what cannot be used."""
+        raise NotImplementedError
 
 
 def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:

@@ -10,7 +10,7 @@ import tokenizers
 
 from tfexp.errors import DataError
 
-Special = Literal["pad", "unk", "bos", "eos"]
+Special = Literal["pad", "unk", "bos", "eos", "mask", "sep"]
 DEFAULT_SPECIALS: list[Special] = ["pad", "unk", "bos", "eos"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from tfexp.data.corpus import Corpus, split_by_name
+from tfexp.data.corpus import Corpus, Source, split_by_name
 from tfexp.errors import DataError
 from tfexp.registry import register
 from tfexp.schema import Range
@@ -15,7 +15,7 @@ LEFT_OUT = ("site-packages", "dist-packages", "test", "tests", "idle_test", "__p
 
 
 @register("data", "python_stdlib")
-class PythonStdlib:
+class PythonStdlib(Source):
     """Real text that is always there: about 11 MB of Python, a document per file.
 
     It differs between Python versions; the fingerprint in the record says which text it was.

@@ -4,14 +4,14 @@ from glob import glob
 from pathlib import Path
 from typing import Annotated
 
-from tfexp.data.corpus import Corpus, read_text, split_by_name, split_tail
+from tfexp.data.corpus import Corpus, Source, read_text, split_by_name, split_tail
 from tfexp.errors import DataError
 from tfexp.registry import register
 from tfexp.schema import NO_EFFECT, Range
 
 
 @register("data", "text_files")
-class TextFiles:
+class TextFiles(Source):
     """Plain text, a document per file.
 
     Without a validation file, the last part of a single training file validates; of several files,
