@@ -8,7 +8,7 @@ from dataclasses import dataclass
 GEOMETRY = frozenset(
     {
         *("d_model", "n_heads", "n_kv_heads", "head_dim", "d_ff", "n_layers", "layer_index", "max_seq_len"),
-        *("vocab_size", "attention_dropout", "hidden_dropout", "sublayers", "norm", "residual"),
+        *("vocab_size", "n_labels", "attention_dropout", "hidden_dropout", "sublayers", "norm", "residual"),
     }
 )
 """What the model builder can inject. `norm` and `residual` are factories, `sublayers` names."""
@@ -51,6 +51,7 @@ SLOTS: dict[str, Slot] = {
     "norm_placement": _model_slot("norm_placement", "where norms and residuals sit around a sublayer"),
     "residual": _model_slot("residual", "joins a sublayer's output to its input"),
     "feedforward": _model_slot("feedforward", "transforms each position on its own"),
+    "pooling": _model_slot("pooling", "turns the states of a sequence into one vector"),
     "head": _model_slot("head", "turns hidden states into logits"),
     "init": _model_slot("init", "draws the initial parameters"),
     "task": Slot("what is trained and how it is scored", "tfexp.tasks", "task"),
@@ -72,6 +73,7 @@ SLOTS: dict[str, Slot] = {
 TRAITS: dict[str, str] = {
     "causal": "can keep a position from seeing later ones",
     "bidirectional": "can let a position see earlier and later ones",
+    "cross": "can take keys and values from another sequence",
     "query_key": "has queries and keys that a position may rotate",
     "score_bias": "accepts a bias added to its scores",
     "padding": "leaves padded positions out",
@@ -79,5 +81,7 @@ TRAITS: dict[str, str] = {
     "relative": "marks the distance between two places",
     "extrapolates": "is defined beyond the trained length",
     "exact": "computes softmax attention exactly",
+    "token_logits": "scores every position",
+    "sequence_logits": "scores a whole sequence",
 }
 """What a component can need of, or give to, the rest of the model."""

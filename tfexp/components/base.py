@@ -139,7 +139,7 @@ class AttentionContext:
 
     Args:
         signals: From the position encoding.
-        mask: (T, S) or (B, 1, T, S) bool, True = may attend; None = everything may.
+        mask: (T, S) or (B, 1, T, S) bool, True = may attend; None = everything may. T may be 1 for all rows.
         logit_bias: Float, broadcastable to (B, H, T, S): the position's bias, -inf where not allowed.
         causal: `logit_bias` is exactly the causal triangle, so a kernel's own causal form may serve.
         blocked: (B, 1, T, 1) bool, True = the row may attend to nothing and must give zeros.
@@ -221,8 +221,27 @@ class NormPlacement(nn.Module):
         return state
 
 
+class Pooling(nn.Module):
+    """Turns the states of a sequence (B, T, D) into one vector (B, D)."""
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Pool over valid positions.
+
+        Args:
+            hidden: (B, T, D).
+            mask: (B, T) bool, True = a real token; None = all are.
+
+        Returns:
+            (B, D); zeros for a row without a real token.
+        """
+        raise NotImplementedError
+
+
 class Head(nn.Module):
-    """Turns hidden states (B, T, D) into logits."""
+    """Turns hidden states into logits: (..., D) -> (..., V), or pooled (B, D) -> (B, n_labels).
+
+    Which of the two it does, it declares: `gives={"token_logits"}` or `gives={"sequence_logits"}`.
+    """
 
     def tie(self, weight: nn.Parameter) -> None:
         """Use the token embedding's matrix (V, D) as this head's own: one parameter under two names."""

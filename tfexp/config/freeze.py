@@ -1,7 +1,7 @@
 """From a composed tree to a frozen config: checked, completed, and hashed by what can change a result."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def freeze(tree: DictConfig | Mapping[str, Any]) -> DictConfig:
     checked = check_node(RunSettings, plain, "")
     spec = ModelSpec.from_config(checked["model"])
     spec.check_compatible()
-    checked["model"] = _as_node(spec)
+    checked["model"] = spec.as_node()
     if checked["trainer"]["precision"] == "auto":
         # Resolved here, so that what is written is what ran.
         bfloat16 = has_bfloat16(checked["trainer"]["accelerator"])
@@ -74,10 +74,6 @@ def _plain(tree: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{key}: {reason}" if key else reason) from error
     plain.pop("hydra", None)
     return plain
-
-
-def _as_node(spec: ModelSpec) -> dict[str, Any]:
-    return {name: asdict(value) if is_dataclass(value) else value for name, value in vars(spec).items()}  # type: ignore[arg-type]
 
 
 def _check_across(config: Mapping[str, Any]) -> None:

@@ -41,15 +41,18 @@ def forward_flops(model: Transformer, length: int) -> int:
     """Operations of one forward pass over one sequence: 2 per multiply-add of every matrix product.
 
     Counts linear maps and what attention layers state beyond them; the causal half is not
-    subtracted, as in PaLM's appendix B. Norms, activations and lookups are left out.
+    subtracted, as in PaLM's appendix B. Norms, activations and lookups are left out. Of an
+    encoder-decoder source and target both have this length; a pooled head runs once per sequence.
     """
-    linear = sum(2 * m.weight.numel() * length for m in _linears_outside_scores(model))
+    pooled = set() if model.pooling is None else {id(m) for m in model.head.modules()}
+    linear = sum(2 * m.weight.numel() * (1 if id(m) in pooled else length) for m in _linears_outside_scores(model))
     return linear + sum(m.extra_flops(length, length) for m in model.modules() if isinstance(m, Attention))
 
 
 def flops_per_token(model: Transformer, length: int) -> float:
     """Operations of one training step per token: forward and, at twice its cost, backward."""
-    return 3 * forward_flops(model, length) / length
+    sides = 1 if model.source_embedding is None else 2
+    return 3 * forward_flops(model, length) / (sides * length)
 
 
 def meta_model(spec: ModelSpec) -> Transformer:

@@ -7,7 +7,7 @@ softmax understands.
 import torch
 from torch import Tensor
 
-from tfexp.components.base import AttentionContext, Position
+from tfexp.components.base import AttentionContext, Position, Signals
 
 
 def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
@@ -26,32 +26,58 @@ def positions_of(attention_mask: Tensor | None, length: int, device: torch.devic
 
 
 def self_attention_context(
-    position: Position, positions: Tensor, attention_mask: Tensor | None, dtype: torch.dtype
+    position: Position,
+    positions: Tensor,
+    attention_mask: Tensor | None,
+    dtype: torch.dtype,
+    causal: bool = True,
+    document_ids: Tensor | None = None,
 ) -> AttentionContext:
-    """Context of causal self-attention.
+    """Context of self-attention.
 
     Args:
         position: The position encoding, asked for its signals once per pass.
         positions: (T,) or (B, T).
         attention_mask: (B, T) bool, True = a real token; None = all are.
         dtype: Of the scores.
+        causal: A query sees no key that comes after it.
+        document_ids: (B, T); a query sees the keys of its own document only. None = one document a row.
     """
     signals = position.signals(positions, positions, dtype)
     length = positions.shape[-1]
-    order = torch.arange(length, device=positions.device)  # causality follows the order of the input
-    mask = causal_mask(order, order)  # (T, T)
-    plain_triangle = attention_mask is None and signals.bias is None
+    mask = None
+    if causal:
+        order = torch.arange(length, device=positions.device)  # causality follows the order of the input
+        mask = causal_mask(order, order)  # (T, T)
+    plain_triangle = causal and attention_mask is None and document_ids is None and signals.bias is None
+    if document_ids is not None:
+        mask = _and(mask, (document_ids.unsqueeze(-1) == document_ids.unsqueeze(-2)).unsqueeze(1))  # (B, 1, T, T)
+    return _context(signals, mask, attention_mask, dtype, plain_triangle)
+
+
+def cross_attention_context(attention_mask: Tensor | None, dtype: torch.dtype) -> AttentionContext:
+    """Context of attention to an encoder: every valid source position, and no signal of position.
+
+    Args:
+        attention_mask: (B, S) bool of the source, True = a real token; None = all are.
+        dtype: Of the scores.
+    """
+    return _context(Signals(), None, attention_mask, dtype, causal=False)
+
+
+def _context(
+    signals: Signals, mask: Tensor | None, attention_mask: Tensor | None, dtype: torch.dtype, causal: bool
+) -> AttentionContext:
     blocked = None
     if attention_mask is not None:
-        mask = mask & attention_mask[:, None, None, :]  # (B, 1, T, T)
-        blocked = ~mask.any(dim=-1, keepdim=True)  # (B, 1, T, 1)
-    return AttentionContext(
-        signals=signals,
-        mask=mask,
-        logit_bias=logit_bias(mask, signals.bias, blocked, dtype),
-        causal=plain_triangle,
-        blocked=blocked,
-    )
+        mask = _and(mask, attention_mask[:, None, None, :])  # (B, 1, T or 1, S)
+        blocked = ~mask.any(dim=-1, keepdim=True)  # (B, 1, T or 1, 1)
+    bias = signals.bias if mask is None else logit_bias(mask, signals.bias, blocked, dtype)
+    return AttentionContext(signals=signals, mask=mask, logit_bias=bias, causal=causal, blocked=blocked)
+
+
+def _and(mask: Tensor | None, other: Tensor) -> Tensor:
+    return other if mask is None else mask & other
 
 
 def logit_bias(mask: Tensor, bias: Tensor | None, blocked: Tensor | None, dtype: torch.dtype) -> Tensor:

@@ -1,20 +1,25 @@
 """The typed description of a model: geometry, dropout sites, and one choice per slot."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
 from tfexp.components.base import FeedForward, require_divisible
-from tfexp.errors import IncompatibleError
+from tfexp.errors import ConfigError, IncompatibleError
+from tfexp.model.overrides import LAYER_KEYS, STACK_KEYS, complete, in_slice
 from tfexp.registry import Component, check_node, resolve
 from tfexp.schema import ChoiceOf, Range
 
 Rate = Annotated[float, Range(ge=0, lt=1)]
 Count = Annotated[int, Range(ge=1)]
 
-SLOTS_OF_A_MODEL = (
-    "embedding", "position", "attention", "norm", "norm_placement", "residual", "feedforward", "head", "init",
-)  # fmt: skip
+Architecture = Literal["encoder", "decoder", "encoder_decoder"]
+Side = Literal["encoder", "decoder"]
+SIDES: dict[Architecture, tuple[Side, ...]] = {
+    "encoder": ("encoder",), "decoder": ("decoder",), "encoder_decoder": ("encoder", "decoder"),
+}  # fmt: skip
+SLOTS_OF_A_LAYER = ("embedding", "position", "attention", "norm", "norm_placement", "residual", "feedforward")
+SLOTS_OF_A_MODEL = (*SLOTS_OF_A_LAYER, "pooling", "head", "init")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,22 +44,29 @@ class ModelSpec:
     """What `conf/model/*.yaml` says.
 
     Args:
-        architecture: `decoder` = causal self-attention.
+        architecture: `encoder` = every token sees all; `decoder` = causal; `encoder_decoder` = a causal
+            decoder that also attends to an encoder's last layer.
         d_model: Width of the residual stream.
-        n_layers: Blocks.
+        n_layers: Blocks of each stack.
         n_heads: Query heads.
         n_kv_heads: Key/value heads; null = n_heads.
         head_dim: Width of a head; null = d_model / n_heads.
         d_ff: Inner width of the feed-forward; null = what its form uses by default.
         max_seq_len: Longest input, in tokens.
         vocab_size: Rows of the embedding; null = the tokenizer's.
-        tie_embeddings: Head and embedding share their matrix.
+        n_labels: Classes of a head that scores sequences; null = the data's.
+        tie_embeddings: Head and (target) embedding share their matrix; false where the head scores no tokens.
+        share_embeddings: Source and target of an encoder-decoder share their embedding; with
+            `tie_embeddings` that is the three-way tying of Vaswani et al., section 3.4.
         dropout: Rates per site.
-        embedding, position, attention, norm, norm_placement, residual, feedforward, head, init:
-            One component each.
+        embedding, position, attention, norm, norm_placement, residual, feedforward, pooling, head, init:
+            One component each; pooling serves heads that score sequences.
+        cross_attention: Of a decoder's layers to the encoder's output; null = as `attention`.
+        encoder, decoder: Overrides of the shared choices for one side.
+        layers: Overrides by slice: `{where: "::2", side: decoder, attention: {...}}`; later ones win.
     """
 
-    architecture: Literal["decoder"] = "decoder"
+    architecture: Architecture = "decoder"
     d_model: Count
     n_layers: Count
     n_heads: Count
@@ -63,24 +75,64 @@ class ModelSpec:
     d_ff: Annotated[int | None, Range(ge=1)] = None
     max_seq_len: Count
     vocab_size: Annotated[int | None, Range(ge=1)] = None
+    n_labels: Annotated[int | None, Range(ge=1)] = None
     tie_embeddings: bool = True
+    share_embeddings: bool = True
     dropout: DropoutSpec = field(default_factory=DropoutSpec)
     embedding: Annotated[Any, ChoiceOf("embedding")] = "token"
     position: Annotated[Any, ChoiceOf("position")]
     attention: Annotated[Any, ChoiceOf("attention")]
+    cross_attention: Annotated[Any, ChoiceOf("attention")] = None
     norm: Annotated[Any, ChoiceOf("norm")]
     norm_placement: Annotated[Any, ChoiceOf("norm_placement")]
     residual: Annotated[Any, ChoiceOf("residual")] = "plain"
     feedforward: Annotated[Any, ChoiceOf("feedforward")]
+    pooling: Annotated[Any, ChoiceOf("pooling")] = "mean"
     head: Annotated[Any, ChoiceOf("head")] = "lm"
     init: Annotated[Any, ChoiceOf("init")] = "gpt2"
+    encoder: dict[str, Any] = field(default_factory=dict)
+    decoder: dict[str, Any] = field(default_factory=dict)
+    layers: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def from_config(cls, node: Mapping[str, Any]) -> "ModelSpec":
-        """Check a config node and make it a description with every size known but the vocabulary's."""
+        """Check a config node and make it a description with every size known but those of the data."""
         checked = check_node(cls, node, "model")
-        dropout = DropoutSpec(**checked.pop("dropout"))
-        return cls(**checked, dropout=dropout).resolved()
+        for side in ("encoder", "decoder"):
+            checked[side] = complete(checked, checked[side], STACK_KEYS, _check_override, f"model.{side}")
+        checked["layers"] = [
+            _layer_override(checked, override, f"model.layers[{i}]") for i, override in enumerate(checked["layers"])
+        ]
+        spec = cls(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved()
+        for side in SIDES[spec.architecture]:
+            for _ in spec.layer_specs(side):  # each of them must resolve
+                pass
+        return spec
+
+    def as_node(self) -> dict[str, Any]:
+        """The same as nested dicts, as a config holds it."""
+        return {name: asdict(value) if is_dataclass(value) else value for name, value in vars(self).items()}  # type: ignore[arg-type]
+
+    def stack_spec(self, side: Side) -> "ModelSpec":
+        """The description of one stack: the shared choices with those of its side."""
+        return self._with(getattr(self, side))
+
+    def layer_specs(self, side: Side) -> Iterator["ModelSpec"]:
+        """The description of each layer of a stack."""
+        stack = self.stack_spec(side)
+        for index in range(stack.n_layers):
+            layer = stack
+            for i, override in enumerate(self.layers):
+                here = override["side"] in (None, side)
+                if here and in_slice(override["where"], index, stack.n_layers, f"model.layers[{i}]"):
+                    layer = layer._with({k: v for k, v in override.items() if k not in ("where", "side")})
+            yield layer
+
+    def _with(self, changes: Mapping[str, Any]) -> "ModelSpec":
+        values = dict(changes)
+        if "dropout" in values:
+            values["dropout"] = DropoutSpec(**values["dropout"])
+        return replace(self, **values) if values else self
 
     def resolved(self) -> "ModelSpec":
         """Fill the sizes that follow from others."""
@@ -98,7 +150,13 @@ class ModelSpec:
         assert isinstance(feedforward, type)
         assert issubclass(feedforward, FeedForward)
         d_ff = self.d_ff or feedforward.default_d_ff(self.d_model)
-        return replace(self, head_dim=head_dim, n_kv_heads=n_kv_heads, d_ff=d_ff)
+        tied = self.tie_embeddings and self.scores_tokens
+        return replace(self, head_dim=head_dim, n_kv_heads=n_kv_heads, d_ff=d_ff, tie_embeddings=tied)
+
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether the head scores positions; else it scores whole sequences, and states are pooled for it."""
+        return "token_logits" in self.component("head").gives
 
     def component(self, slot: str) -> Component:
         """What is registered under this description's choice for `slot`."""
@@ -106,19 +164,30 @@ class ModelSpec:
 
     def check_compatible(self) -> None:
         """Refuse a combination in which a component needs what no other part gives."""
-        reasons = incompatibilities({slot: self.component(slot) for slot in SLOTS_OF_A_MODEL}, self.architecture)
-        if reasons:
-            raise IncompatibleError(reasons[0])
+        shared = {slot: self.component(slot) for slot in ("pooling", "head", "init")}
+        for side in SIDES[self.architecture]:
+            for layer in self.layer_specs(side):
+                parts = {slot: layer.component(slot) for slot in SLOTS_OF_A_LAYER} | shared
+                reasons = incompatibilities(parts, side, self.architecture)
+                if side == "decoder" and self.architecture == "encoder_decoder":
+                    reasons += _cross_incompatibilities(layer.cross_component())
+                if reasons:
+                    raise IncompatibleError(reasons[0])
+
+    def cross_component(self) -> Component:
+        """The attention to the encoder's output."""
+        choice = self.cross_attention or self.attention
+        return resolve("attention", choice["name"], "model.cross_attention")
 
 
-NEEDS_OF_ARCHITECTURE = {"decoder": {"causal", "padding"}}
+NEEDS_OF_SIDE: dict[Side, set[str]] = {"encoder": {"bidirectional", "padding"}, "decoder": {"causal", "padding"}}
 
 
-def incompatibilities(parts: Mapping[str, Component], architecture: str) -> list[str]:
+def incompatibilities(parts: Mapping[str, Component], side: Side, architecture: str | None = None) -> list[str]:
     """Why these components cannot work together; empty if they can.
 
-    A component's needs must be given by some other part; an architecture needs of its attention what
-    the table above says.
+    A component's needs must be given by some other part; a side needs of its attention what the table
+    above says.
     """
     reasons = []
     for slot, part in parts.items():
@@ -130,11 +199,39 @@ def incompatibilities(parts: Mapping[str, Component], architecture: str) -> list
             reasons.append(f"model.{slot}: '{part.name}' needs '{trait}', which no other part gives ({others})")
     if "attention" in parts:
         attention = parts["attention"]
-        for trait in sorted(NEEDS_OF_ARCHITECTURE[architecture] - attention.gives):
+        for trait in sorted(NEEDS_OF_SIDE[side] - attention.gives):
             reasons.append(
-                f"model.attention: architecture={architecture} needs '{trait}', which '{attention.name}' does not give"
+                f"model.attention: architecture={architecture or side} needs '{trait}', "
+                f"which '{attention.name}' does not give"
             )
     return reasons
+
+
+def _cross_incompatibilities(attention: Component) -> list[str]:
+    return [
+        f"model.cross_attention: a decoder that reads an encoder needs '{trait}', "
+        f"which '{attention.name}' does not give"
+        for trait in sorted({"cross", "padding"} - attention.gives)
+    ]
+
+
+def _check_override(merged: Mapping[str, Any], where: str) -> dict[str, Any]:
+    checked = check_node(ModelSpec, {**merged, "encoder": {}, "decoder": {}, "layers": []}, where)
+    return ModelSpec(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved().as_node()
+
+
+def _layer_override(base: Mapping[str, Any], override: Any, where: str) -> dict[str, Any]:
+    if not isinstance(override, Mapping) or not isinstance(override.get("where"), (str, int)):
+        raise ConfigError(f"{where}: expected {{where: a layer or slice, its own keys}}, got {override!r}")
+    side = override.get("side")
+    if side not in (None, "encoder", "decoder"):
+        raise ConfigError(f"{where}.side: expected encoder, decoder or null for both, got {side!r}")
+    changes = {key: value for key, value in override.items() if key not in ("where", "side")}
+    return {
+        "where": str(override["where"]),
+        "side": side,
+        **complete(base, changes, LAYER_KEYS, _check_override, where),
+    }
 
 
 def _nearest_divisor(whole: int, wanted: int) -> int:

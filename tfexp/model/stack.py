@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 from tfexp.components.base import AttentionContext, NormPlacement
-from tfexp.model.block import Block
+from tfexp.model.block import Block, Memory
 
 
 class Stack(nn.Module):
@@ -21,8 +21,8 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.ends = ends
 
-    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, memory: Memory | None = None) -> Tensor:
         state = self.ends.enter(x)
         for block in self.layers:
-            state = block(state, context)
+            state = block(state, context, memory)
         return self.ends.exit(state)

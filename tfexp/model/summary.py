@@ -15,6 +15,7 @@ from tfexp.model.count import ParameterCount, count_parameters, forward_flops, m
 from tfexp.model.spec import ModelSpec
 
 VOCABULARY_IF_UNKNOWN = 1024
+LABELS_IF_UNKNOWN = 2
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ def summarise(spec: ModelSpec, batch: int = 2, length: int | None = None) -> Sum
     """Run the model on the meta device and note what it does.
 
     Args:
-        spec: The model; an open vocabulary counts as 1,024 tokens.
+        spec: The model; an open vocabulary counts as 1,024 tokens, open labels as 2.
         batch: Sequences.
-        length: Tokens per sequence; None = the model's longest.
+        length: Tokens per sequence, on both sides of an encoder-decoder; None = the model's longest.
     """
     length = spec.max_seq_len if length is None else length
     if batch < 1 or not 1 <= length <= spec.max_seq_len:
@@ -63,10 +64,13 @@ def summarise(spec: ModelSpec, batch: int = 2, length: int | None = None) -> Sum
         )
     if spec.vocab_size is None:
         spec = replace(spec, vocab_size=VOCABULARY_IF_UNKNOWN)
+    if spec.n_labels is None:
+        spec = replace(spec, n_labels=LABELS_IF_UNKNOWN)
     model = meta_model(spec).eval()
     operations: list[Operation] = []
     with _recording(model, operations), torch.no_grad():
-        model(torch.zeros(batch, length, dtype=torch.int64, device="meta"))
+        ids = torch.zeros(batch, length, dtype=torch.int64, device="meta")
+        model(ids, decoder_input_ids=None if model.source_embedding is None else ids)
     return Summary(batch, length, tuple(operations), count_parameters(model), batch * forward_flops(model, length))
 
 

@@ -1,14 +1,16 @@
-"""The model: embedding -> position -> stack -> head."""
+"""The model: embedding -> position -> stack -> head, on one side or on two."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tfexp.components.base import Embedding, Head, Position
+from tfexp.components.base import AttentionContext, Embedding, Head, Pooling, Position
 from tfexp.errors import DataError
-from tfexp.model.masks import positions_of, self_attention_context
+from tfexp.model.block import Memory
+from tfexp.model.masks import cross_attention_context, positions_of, self_attention_context
 from tfexp.model.spec import ModelSpec
 from tfexp.model.stack import Stack
 
@@ -18,67 +20,164 @@ class Output:
     """What a pass returns.
 
     Args:
-        logits: (B, T, V).
-        hidden: (B, T, D), what the head received.
+        logits: (B, T, V) of a head that scores tokens, (N, V) of N chosen positions, or (B, C) of one
+            that scores sequences.
+        hidden: (B, T, D), the last stack's output.
     """
 
     logits: Tensor
     hidden: Tensor
 
 
-class Transformer(nn.Module):
-    """A decoder: token ids in, logits at every position out.
+@dataclass
+class Inputs:
+    """How a side turns ids into vectors.
 
     Args:
-        spec: The description it was built from.
         embedding: Token ids to vectors.
         position: Marks positions on embeddings, queries and keys, or scores.
-        decoder: The stack.
-        head: Hidden states to logits.
+        position_name: For messages.
         dropout: Rate on the sum of token embedding and position.
     """
 
+    embedding: Embedding
+    position: Position
+    position_name: str
+    dropout: float
+
+
+class Transformer(nn.Module):
+    """An encoder, a decoder, or both.
+
+    The parameters of an encoder-decoder's source side are `source_embedding` (the same as `embedding`
+    where they are shared) and `source_position`.
+
+    Args:
+        spec: The description it was built from.
+        inputs: Of the only side, or of the target side.
+        stacks: `encoder`, `decoder` or both.
+        head: Hidden states to logits.
+        pooling: States of a sequence to one vector, for heads that score sequences.
+        source: Inputs of the encoder where there is a decoder, too.
+    """
+
     def __init__(
-        self, spec: ModelSpec, embedding: Embedding, position: Position, decoder: Stack, head: Head, dropout: float
+        self,
+        spec: ModelSpec,
+        inputs: Inputs,
+        stacks: Mapping[str, Stack],
+        head: Head,
+        pooling: Pooling | None = None,
+        source: Inputs | None = None,
     ) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding, self.position, self.decoder, self.head = embedding, position, decoder, head
-        self.dropout = nn.Dropout(dropout)
+        self.embedding, self.position = inputs.embedding, inputs.position
+        self.source_embedding = source.embedding if source else None
+        self.source_position = source.position if source else None
+        self.encoder, self.decoder = stacks.get("encoder"), stacks.get("decoder")
+        self.head, self.pooling = head, pooling
+        self.dropout = nn.Dropout(inputs.dropout)
+        self.source_dropout = nn.Dropout(source.dropout) if source else None
+        self._position_names = {id(side.position): side.position_name for side in (inputs, source) if side}
         self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        logits_at: Tensor | None = None,
     ) -> Output:
         """One pass.
 
         Args:
-            input_ids: (B, T) int64.
-            attention_mask: (B, T), True or 1 = a real token; None = all are.
-            position_ids: (B, T); None = counted from each row's first real token.
+            input_ids: (B, T) int64; of an encoder-decoder the source, (B, S).
+            attention_mask: As input_ids, True or 1 = a real token; None = all are.
+            position_ids: As input_ids; None = counted from each row's first real token.
+            decoder_input_ids: (B, T) int64, the target so far; of an encoder-decoder only.
+            decoder_attention_mask: (B, T); may be left out where padding is on the right, since a real
+                token never sees what comes after it.
+            document_ids: As input_ids: attention stays inside a document. None = one document a row.
+            logits_at: (B, T) bool: score these positions only, in order; None = all.
         """
-        if attention_mask is not None:
-            attention_mask = attention_mask.to(torch.bool)
-        self._check_length(input_ids, position_ids)
-        positions = position_ids
-        if positions is None:
-            positions = positions_of(attention_mask, input_ids.shape[1], input_ids.device)
-        x = self.dropout(self.position.embed(self.embedding(input_ids), positions))  # (B, T, D)
-        context = self_attention_context(self.position, positions, attention_mask, x.dtype)
-        hidden = self.decoder(x, context)  # (B, T, D)
-        return Output(logits=self.head(hidden), hidden=hidden)
+        if self.source_embedding is None:
+            hidden, mask = self._one_side(input_ids, attention_mask, position_ids, document_ids)
+        else:
+            if decoder_input_ids is None:
+                raise DataError("decoder_input_ids: an encoder-decoder needs the target so far, at least its start")
+            mask = _as_bool(decoder_attention_mask)
+            memory = self.encode(input_ids, attention_mask, position_ids)
+            hidden = self.decode(decoder_input_ids, memory, mask)  # (B, T, D)
+        if self.pooling is not None:
+            return Output(self.head(self.pooling(hidden, mask)), hidden)  # (B, C)
+        return Output(self.head(hidden if logits_at is None else hidden[logits_at]), hidden)
 
-    def _check_length(self, input_ids: Tensor, position_ids: Tensor | None) -> None:
+    def encode(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Memory:
+        """The source side of an encoder-decoder: what every layer of the decoder reads."""
+        assert self.encoder is not None
+        assert isinstance(self.source_embedding, Embedding)
+        assert isinstance(self.source_position, Position)
+        assert self.source_dropout is not None
+        mask = _as_bool(attention_mask)
+        positions = self._positions(self.source_position, input_ids, mask, position_ids)
+        x = self.source_dropout(self.source_position.embed(self.source_embedding(input_ids), positions))
+        context = self_attention_context(self.source_position, positions, mask, x.dtype, causal=False)
+        return Memory(self.encoder(x, context), cross_attention_context(mask, x.dtype))  # (B, S, D)
+
+    def decode(self, input_ids: Tensor, memory: Memory | None = None, mask: Tensor | None = None) -> Tensor:
+        """The target side of an encoder-decoder: (B, T) -> hidden states (B, T, D)."""
+        assert self.decoder is not None
+        x, context = self._enter(input_ids, mask, None, None, causal=True)
+        return self.decoder(x, context, memory)
+
+    def _one_side(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        stack = self.encoder if self.decoder is None else self.decoder
+        assert stack is not None
+        mask = _as_bool(attention_mask)
+        x, context = self._enter(input_ids, mask, position_ids, document_ids, causal=self.decoder is not None)
+        return stack(x, context), mask  # (B, T, D)
+
+    def _enter(
+        self,
+        input_ids: Tensor,
+        mask: Tensor | None,
+        position_ids: Tensor | None,
+        document_ids: Tensor | None,
+        causal: bool,
+    ) -> tuple[Tensor, AttentionContext]:
+        positions = self._positions(self.position, input_ids, mask, position_ids)
+        x = self.dropout(self.position.embed(self.embedding(input_ids), positions))  # (B, T, D)
+        return x, self_attention_context(self.position, positions, mask, x.dtype, causal, document_ids)
+
+    def _positions(
+        self, position: Position, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        self._check_length(position, input_ids, position_ids)
+        return positions_of(mask, input_ids.shape[1], input_ids.device) if position_ids is None else position_ids
+
+    def _check_length(self, position: Position, input_ids: Tensor, position_ids: Tensor | None) -> None:
         # Before any lookup: on a GPU a bad index would leave the process unusable.
-        limit, length = self.position.max_positions, input_ids.shape[1]
+        limit, length = position.max_positions, input_ids.shape[1]
         if limit is None:
             return
-        name = self.spec.position["name"]
+        name = self._position_names[id(position)]
         if position_ids is not None and position_ids.device.type == "cpu":
             first, last = int(position_ids.min()), int(position_ids.max())
-            length = max(length, last + 1)
+            length = last + 1
             if first < 0:
                 choices = f"the positions 0 to {limit - 1} of position={name}"
                 raise DataError(f"position_ids: {first} is not one of {choices}")
         if length > limit:
             raise DataError(f"input of {length} tokens is longer than the {limit} positions of position={name}")
+
+
+def _as_bool(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.to(torch.bool)

@@ -14,7 +14,7 @@ from tfexp.schema import ChoiceOf, Range
 @register(
     "attention",
     "softmax",
-    gives={"causal", "bidirectional", "query_key", "score_bias", "padding", "exact"},
+    gives={"causal", "bidirectional", "cross", "query_key", "score_bias", "padding", "exact"},
 )
 class SoftmaxAttention(Attention):
     """Let every position take a weighted mean of values, in several heads at once.

@@ -6,7 +6,7 @@ from tfexp.components.base import Head, Linear
 from tfexp.registry import register
 
 
-@register("head", "lm")
+@register("head", "lm", gives={"token_logits"})
 class LMHead(Head):
     """logits = h W^T + b at every position, one score per token of the vocabulary.
 
