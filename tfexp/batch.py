@@ -18,18 +18,40 @@ class Batch:
     """One micro-batch.
 
     Args:
-        input_ids: Token ids, (B, T) int64.
-        labels: What each position is to predict, (B, T) int64; -100 is not scored.
-        attention_mask: (B, T) bool, True = a real token; None = all are.
-        position_ids: (B, T) int64 position of each token; None = 0, 1, 2, ...
+        input_ids: Token ids, (B, T) int64; of a sequence-to-sequence model the source, (B, S).
+        labels: What is to be predicted; -100 is not scored. (B, T) int64 per position, (B,) int64 classes,
+            or (B, C) float of several classes at once.
+        attention_mask: As input_ids, bool, True = a real token; None = all are.
+        position_ids: As input_ids: position of each token; None = 0, 1, 2, ...
+        decoder_input_ids: (B, T) int64, the target shifted to the right.
+        document_ids: As input_ids; attention stays inside a document. None = one document a row.
+        logits_at: (B, T) bool: the positions that are scored, where these are few or known; None = all.
+        n_tokens: Real tokens that the model reads, source and target; None = every input is one.
     """
 
     input_ids: Tensor
     labels: Tensor
     attention_mask: Tensor | None = None
     position_ids: Tensor | None = None
+    decoder_input_ids: Tensor | None = None
+    document_ids: Tensor | None = None
+    logits_at: Tensor | None = None
+    n_tokens: int | None = None
+
+    def inputs(self) -> dict[str, Tensor]:
+        """The model's arguments."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("labels", "n_tokens")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def count_tokens(self) -> int:
+        """Real tokens that the model reads."""
+        return self.input_ids.numel() if self.n_tokens is None else self.n_tokens
+
+    def scored_labels(self) -> Tensor:
+        """The labels of the positions in `logits_at`, in order; all of them where it is None."""
+        return self.labels if self.logits_at is None else self.labels[self.logits_at]
 
     def to(self, device: torch.device | str, **options: Any) -> "Batch":
         """The same batch on another device."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device, **options) for k, v in values.items() if v is not None})
+        return replace(self, **{k: v.to(device, **options) for k, v in values.items() if isinstance(v, Tensor)})

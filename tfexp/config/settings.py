@@ -28,6 +28,9 @@ class TrainerSettings:
             multiple of the first window's; null = only when it is not finite.
         checkpoint_every: Save a checkpoint every so many steps, besides at every evaluation;
             null = only then.
+        monitor: The metric whose best evaluation keeps the best weights, such as `loss` or `bleu_subset`; null = the
+            task's.
+        test_on: The weights that are tested at the end: of the best evaluation, or of the last step.
         progress: Show a progress bar.
     """
 
@@ -43,6 +46,8 @@ class TrainerSettings:
     compile: bool = False
     stop_above: Annotated[float | None, Range(gt=1)] = 3.0
     checkpoint_every: Annotated[int | None, Range(ge=1), NO_EFFECT] = None
+    monitor: str | None = None
+    test_on: Literal["best", "last"] = "best"
     progress: Annotated[bool, NO_EFFECT] = True
 
 

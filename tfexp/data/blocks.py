@@ -22,6 +22,7 @@ class TrainBlocks:
         batch_size: Examples per batch.
         seed: Of the streams `batch` and `order`.
         sampling: `blocks` or `windows`, see `DataSpec`.
+        boundary: The token that begins a document, if attention is to stay inside one; None = across.
     """
 
     ids: np.ndarray
@@ -29,6 +30,7 @@ class TrainBlocks:
     batch_size: int
     seed: int
     sampling: Literal["blocks", "windows"]
+    boundary: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.ids) < self.seq_len + 1:
@@ -38,8 +40,12 @@ class TrainBlocks:
             )
 
     def __getitem__(self, index: int) -> Batch:
+        return next_token_batch(self.rows(index), self.boundary)
+
+    def rows(self, index: int) -> np.ndarray:
+        """Tokens of micro-batch `index`, one more than an example has inputs: (B, T+1)."""
         starts = self._windows(index) if self.sampling == "windows" else self._blocks(index)
-        return _batch(np.stack([self.ids[s : s + self.seq_len + 1] for s in starts]))
+        return np.stack([self.ids[s : s + self.seq_len + 1] for s in starts])
 
     def _windows(self, index: int) -> np.ndarray:
         stream = numpy_stream(self.seed, "batch", index)
@@ -74,12 +80,14 @@ class EvalBlocks:
         seq_len: Tokens per block; the last may be shorter and is filled with ignored labels.
         batch_size: Blocks per batch; does not change the result.
         n_bytes: Length of the part's text in UTF-8, for bits per byte.
+        boundary: As in `TrainBlocks`.
     """
 
     ids: np.ndarray
     seq_len: int
     batch_size: int
     n_bytes: int
+    boundary: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.ids) < 2:
@@ -89,6 +97,10 @@ class EvalBlocks:
         return -(-self._n_blocks // self.batch_size)
 
     def __getitem__(self, index: int) -> Batch:
+        return next_token_batch(self.rows(index), self.boundary)
+
+    def rows(self, index: int) -> np.ndarray:
+        """Tokens of batch `index`, (B, T+1); -100 where the text has ended."""
         if index >= len(self):
             raise IndexError(index)
         blocks = range(index * self.batch_size, min((index + 1) * self.batch_size, self._n_blocks))
@@ -96,15 +108,26 @@ class EvalBlocks:
         for row, block in zip(rows, blocks, strict=True):
             piece = self.ids[block * self.seq_len : (block + 1) * self.seq_len + 1]
             row[: len(piece)] = piece
-        return _batch(rows)
+        return rows
 
     @property
     def _n_blocks(self) -> int:
         return -(-(len(self.ids) - 1) // self.seq_len)
 
 
-def _batch(rows: np.ndarray) -> Batch:
-    """Inputs and the labels one ahead: (B, T+1) -> two of (B, T)."""
+def next_token_batch(rows: np.ndarray, boundary: int | None) -> Batch:
+    """Inputs and the labels one ahead: (B, T+1) -> two of (B, T).
+
+    Args:
+        rows: Tokens; -100 where the text has ended.
+        boundary: The token that begins a document; positions and attention then start anew at each.
+    """
     tokens = torch.from_numpy(rows.astype(np.int64))
     # Filled places are never scored and, being last, never seen by a scored one.
-    return Batch(input_ids=tokens[:, :-1].clamp(min=0), labels=tokens[:, 1:].contiguous())
+    inputs, labels = tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+    if boundary is None:
+        return Batch(inputs, labels)
+    begins = tokens[:, :-1] == boundary  # (B, T)
+    places = torch.arange(inputs.shape[1]).expand_as(inputs)
+    starts = torch.where(begins, places, 0).cummax(dim=1).values
+    return Batch(inputs, labels, position_ids=places - starts, document_ids=begins.cumsum(dim=1))

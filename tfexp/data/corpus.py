@@ -3,10 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
-from typing import Literal, NamedTuple
-
-from tfexp.errors import DataError
+from typing import Literal, NamedTuple, TypeVar
 
 Kind = Literal["documents", "labelled", "pairs", "tagged"]
 """What one example of a source is: a text, a text with labels, two texts, a text with a label per token."""
@@ -91,33 +88,20 @@ class Source:
 
     kind: Kind = "documents"
 
+    def stamp(self) -> str | None:
+        """A text that changes whenever what `read` gives may change, so that it need not be read again.
+
+        A source that is a rule gives a constant: its keys and tfexp's code are taken into account anyway.
+        None = not known, read every time.
+        """
+        return None
+
     def read(self) -> Corpus:
         """All examples; raises DataError naming file and line for what cannot be used."""
         raise NotImplementedError
 
 
-def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
-    """Read one text file, or say which file, line and byte cannot be read.
-
-    Windows line ends become newlines. Nothing is ever replaced silently.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{key}: cannot read {path}: {error.strerror or error}") from error
-    if not data.strip():
-        raise DataError(f"{key}: {path} is empty")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{key}: {path}, line {line}: byte 0x{data[error.start]:02x} is not {encoding}; "
-            "convert the file or set data.encoding"
-        ) from error
-    except LookupError as error:
-        raise DataError(f"data.encoding: Python knows no encoding '{encoding}'") from error
-    return text.replace("\r\n", "\n")
+Example = TypeVar("Example")
 
 
 def split_tail(text: str, fraction: float) -> tuple[str, str]:
@@ -131,21 +115,23 @@ def in_fraction(name: str, fraction: float) -> bool:
     return _place(name) < fraction * 2**64
 
 
-def split_by_name(documents: Iterable[tuple[str, str]], fraction: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split named documents into a training and a validation part, each in the order given.
+def split_by_name(
+    examples: Iterable[tuple[str, Example]], fraction: float
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Split named examples into a training and a validation part, each in the order given.
 
-    A document's part is decided by its name alone, so it stays there when others come or go; only where
-    a part would be empty, the document that is nearest to it by the same rule changes sides.
+    An example's part is decided by its name alone, so it stays there when others come or go; only where
+    a part would be empty, the example that is nearest to it by the same rule changes sides.
     """
-    named = list(documents)
+    named = list(examples)
     chosen = {name for name, _ in named if in_fraction(name, fraction)}
     by_place = sorted({name for name, _ in named}, key=_place)
     if len(by_place) > 1 and not chosen:
         chosen = {by_place[0]}
     if len(by_place) > 1 and len(chosen) == len(by_place):
         chosen.remove(by_place[-1])
-    train = tuple(text for name, text in named if name not in chosen)
-    return train, tuple(text for name, text in named if name in chosen)
+    train = tuple(example for name, example in named if name not in chosen)
+    return train, tuple(example for name, example in named if name in chosen)
 
 
 def _place(name: str) -> int:

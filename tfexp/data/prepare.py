@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import numpy as np
 import tokenizers
 from filelock import FileLock
 
-from tfexp.data.corpus import Corpus
+from tfexp.data.corpus import Corpus, Pair
+from tfexp.data.encoded import Part, Ragged, count_part, encode_part, labels_of, training_texts
 from tfexp.data.tokenization import Tokenizer, TokenizerRecipe
 from tfexp.errors import DataError, RunError
 from tfexp.files import fingerprint, write_json, write_text
 from tfexp.registry import create
 
-CACHE_VERSION = 1  # of the layout below
+CACHE_VERSION = 3  # of the layout below
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class PreparedData:
 
     Args:
         tokenizer: Trained on the training part.
-        parts: Token ids of `train`, `val` and, if there is one, `test`; memory-mapped.
-        n_bytes: Length of each part's text in UTF-8.
-        fingerprint: Of the documents and their split.
-        report: Files, documents, tokens, bytes, unknown tokens.
+        parts: `train`, `val` and, if there is one, `test`; memory-mapped.
+        labels: Classes of the training part, in the order of their ids; empty for other kinds.
+        fingerprint: Of the examples and their split.
+        report: Files, examples, tokens, bytes, unknown tokens.
     """
 
     tokenizer: Tokenizer
-    parts: dict[str, np.ndarray]
-    n_bytes: dict[str, int]
+    parts: dict[str, Part]
+    labels: tuple[str, ...]
     fingerprint: str
     report: dict[str, Any]
 
@@ -44,10 +46,19 @@ class PreparedData:
 def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
     """Read, split, tokenize and encode; from the cache if that was done before.
 
+    A source that can say whether it has changed is not even read again.
+
     Args:
         data: The checked `data` node.
         cache: Folder of all encoded sets.
     """
+    _make_folder(cache)
+    known = _known_key(data, cache)
+    if known is not None and known.is_file():
+        try:
+            return _load(cache / known.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, DataError):  # damaged, or swept away
+            known.unlink(missing_ok=True)
     corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), _state_of_files(data))
     key = fingerprint(
         {
@@ -58,29 +69,43 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
         }
     )[:16]
     folder = cache / key
-    _make_folder(cache)
     with FileLock(cache / f".{key}.lock"):
         try:
-            return _load(folder)
+            found = _load(folder)
         except (OSError, ValueError, KeyError, DataError):  # not there yet, or damaged
             shutil.rmtree(folder, ignore_errors=True)
             _encode(corpus, source_fingerprint, data["tokenizer"], folder)
-    return _load(folder)
+            found = _load(folder)
+    if known is not None:
+        write_text(known, key)
+    return found
 
 
-def encode_with(tokenizer: Tokenizer, data: Mapping[str, Any]) -> PreparedData:
-    """The evaluation parts of a source, encoded with a vocabulary that is there already."""
+def _known_key(data: Mapping[str, Any], cache: Path) -> Path | None:
+    """The file that holds the cache's key for this source as it is now; None if the source cannot tell."""
+    stamp = create("data", data, {}).stamp()
+    if stamp is None:
+        return None
+    code = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))))
+    name = {"data": data, "stamp": stamp, "code": code.hexdigest(), "tokenizers": tokenizers.__version__}
+    return cache / f".{fingerprint(name)[:16]}.key"
+
+
+def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str, Any]) -> PreparedData:
+    """The evaluation parts of a source, encoded with a vocabulary and classes that are there already."""
     corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), _state_of_files(data))
     recipe: TokenizerRecipe = create("tokenizer", data["tokenizer"], {})
-    documents = {name: texts for name, texts in corpus.parts().items() if texts and name != "train"}
-    parts = {name: _join(recipe.encode(tokenizer, texts), tokenizer) for name, texts in documents.items()}
-    n_bytes = {name: sum(len(text.encode()) for text in texts) for name, texts in documents.items()}
-    return PreparedData(tokenizer, parts, n_bytes, source_fingerprint, dict(corpus.report))
+    parts = {
+        name: encode_part(name, rows, recipe, tokenizer, labels)
+        for name, rows in corpus.parts().items()
+        if rows and name != "train"
+    }
+    return PreparedData(tokenizer, parts, labels, source_fingerprint, dict(corpus.report))
 
 
 @lru_cache(maxsize=2)
 def _read(data: str, state: tuple[Any, ...]) -> tuple[Corpus, str]:
-    """Documents of a source; read once per process as long as the files named stay as they are."""
+    """Examples of a source; read once per process as long as the files named stay as they are."""
     corpus: Corpus = create("data", json.loads(data), {}).read()
     return corpus, corpus.fingerprint()
 
@@ -104,17 +129,23 @@ def _make_folder(folder: Path) -> None:
 
 def _encode(corpus: Corpus, source_fingerprint: str, choice: Mapping[str, Any], folder: Path) -> None:
     recipe: TokenizerRecipe = create("tokenizer", choice, {})
-    tokenizer = Tokenizer(recipe.train(corpus.train))
+    tokenizer, labels = Tokenizer(recipe.train(training_texts(corpus.train))), labels_of(corpus)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        meta: dict[str, Any] = {"fingerprint": source_fingerprint, "report": dict(corpus.report), "n_bytes": {}}
-        for name, documents in corpus.parts().items():
-            if documents:
-                ids = _join(recipe.encode(tokenizer, documents), tokenizer)
-                np.save(temporary / f"{name}.npy", ids)
-                meta["n_bytes"][name] = sum(len(d.encode()) for d in documents)
-                meta["report"] |= _count(name, documents, ids, tokenizer, meta["n_bytes"][name])
+        report: dict[str, Any] = dict(corpus.report)
+        parts: dict[str, Any] = {}
+        for name, rows in corpus.parts().items():
+            if rows:
+                part = encode_part(name, rows, recipe, tokenizer, labels)
+                report |= count_part(name, part, tokenizer)
+                parts[name] = {"kind": part.kind, "n_bytes": part.n_bytes, "columns": list(part.columns)}
+                if part.texts:
+                    write_json(temporary / f"{name}.texts.json", [list(pair) for pair in part.texts])
+                for column, values in part.columns.items():
+                    np.save(temporary / f"{name}.{column}.ids.npy", values.ids)
+                    np.save(temporary / f"{name}.{column}.ends.npy", values.ends)
         write_text(temporary / "tokenizer.json", tokenizer.to_json())
+        meta = {"fingerprint": source_fingerprint, "report": report, "labels": list(labels), "parts": parts}
         write_json(temporary / "meta.json", meta)
         temporary.chmod(0o755)
         temporary.rename(folder)
@@ -122,28 +153,18 @@ def _encode(corpus: Corpus, source_fingerprint: str, choice: Mapping[str, Any], 
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _join(encoded: list[np.ndarray], tokenizer: Tokenizer) -> np.ndarray:
-    """One row of ids, with the end-of-sequence token after each document if there is one."""
-    end = tokenizer.special_id("eos")
-    mark = [] if end is None else [np.array([end])]
-    pieces = [piece for ids in encoded for piece in (ids, *mark)]
-    return np.concatenate(pieces).astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-
-
-def _count(
-    name: str, documents: tuple[str, ...], ids: np.ndarray, tokenizer: Tokenizer, n_bytes: int
-) -> dict[str, float]:
-    unknown = tokenizer.special_id("unk")
-    return {
-        f"{name}_documents": len(documents),
-        f"{name}_tokens": len(ids),
-        f"{name}_bytes": n_bytes,
-        f"{name}_unknown_rate": 0.0 if unknown is None else float((ids == unknown).mean()),
-    }
-
-
 def _load(folder: Path) -> PreparedData:
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in meta["n_bytes"]}
+    parts = {}
+    for name, known in meta["parts"].items():
+        columns = {column: Ragged(*_arrays(folder, f"{name}.{column}")) for column in known["columns"]}
+        texts = folder / f"{name}.texts.json"
+        pairs = json.loads(texts.read_text(encoding="utf-8")) if texts.is_file() else []
+        parts[name] = Part(known["kind"], columns, known["n_bytes"], tuple(Pair(*pair) for pair in pairs))
     tokenizer = Tokenizer.from_file(folder / "tokenizer.json")
-    return PreparedData(tokenizer, parts, meta["n_bytes"], meta["fingerprint"], meta["report"])
+    return PreparedData(tokenizer, parts, tuple(meta["labels"]), meta["fingerprint"], meta["report"])
+
+
+def _arrays(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    ids, ends = (np.load(folder / f"{name}.{kind}.npy", mmap_mode="r") for kind in ("ids", "ends"))
+    return ids, ends

@@ -1,5 +1,6 @@
 """One layer: its sublayers, wired by a norm placement."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,7 +52,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, state: Tensor, context: AttentionContext, memory: Memory | None = None) -> Tensor:
-        sublayers = {"attention": partial(self._attend, context=context)}
+        sublayers: dict[str, Callable[[Tensor], Tensor]] = {"attention": partial(self._attend, context=context)}
         if memory is not None:
             sublayers["cross_attention"] = partial(self._attend_across, memory=memory)
         sublayers["feedforward"] = self._feed_forward

@@ -35,8 +35,10 @@ def build_model(spec: ModelSpec, seed: int = 0) -> Transformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "init"))
         model = _assemble(spec)
-    recipe: Init = create("init", spec.init, geometry_of(spec))
-    init_parameters(model, recipe, seed)
+    recipes: dict[str, Init] = {
+        side: create("init", spec.init, geometry_of(spec.stack_spec(side))) for side in SIDES[spec.architecture]
+    }
+    init_parameters(model, recipes, seed)
     return model
 
 

@@ -4,6 +4,8 @@ Two variants of a model that share a parameter's path and shape share its initia
 seed, whatever else differs between them.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
@@ -11,19 +13,27 @@ from tfexp.components.base import Init, Linear
 from tfexp.streams import stream_seed, torch_stream
 
 
-def init_parameters(model: nn.Module, recipe: Init, seed: int) -> None:
+def init_parameters(model: nn.Module, recipes: Mapping[str, Init], seed: int) -> None:
     """Draw every parameter of `model` from the stream `init/<path>`.
 
     Linear maps and embeddings follow the recipe; biases are zero. Any other module with parameters
     of its own keeps torch's convention: if it has `reset_parameters`, that is called with the
     global generator at the start of the module's stream, else the constructor's values stay.
+
+    Args:
+        model: Its parameters are overwritten.
+        recipes: `encoder`, `decoder` or both, since a recipe may depend on the depth of the stack; what
+            is in no stack follows the last.
+        seed: Of the streams.
     """
     seen: set[int] = set()
+    *_, last = recipes.values()
     with torch.no_grad():
         for path, module in model.named_modules():
             own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
             seen.update(id(p) for p in own)
             if own:
+                recipe = recipes.get(path.partition(".")[0], last)
                 _init_module(path, module, recipe, seed, {id(p) for p in own})
 
 

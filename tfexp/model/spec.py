@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
 from tfexp.components.base import FeedForward, require_divisible
-from tfexp.errors import ConfigError, IncompatibleError
-from tfexp.model.overrides import LAYER_KEYS, STACK_KEYS, complete, in_slice
+from tfexp.errors import IncompatibleError, RegistryError
+from tfexp.model.overrides import STACK_KEYS, complete, complete_layers, in_slice, overlaid
 from tfexp.registry import Component, check_node, resolve
 from tfexp.schema import ChoiceOf, Range
 
@@ -98,16 +98,18 @@ class ModelSpec:
     def from_config(cls, node: Mapping[str, Any]) -> "ModelSpec":
         """Check a config node and make it a description with every size known but those of the data."""
         checked = check_node(cls, node, "model")
+        _check_override(checked, "model")  # before any override is held against it
+        stacks = {}
         for side in ("encoder", "decoder"):
-            checked[side] = complete(checked, checked[side], STACK_KEYS, _check_override, f"model.{side}")
-        checked["layers"] = [
-            _layer_override(checked, override, f"model.layers[{i}]") for i, override in enumerate(checked["layers"])
-        ]
-        spec = cls(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved()
-        for side in SIDES[spec.architecture]:
-            for _ in spec.layer_specs(side):  # each of them must resolve
-                pass
-        return spec
+            changes = checked[side]
+            if side in SIDES[checked["architecture"]]:
+                checked[side] = complete(checked, changes, STACK_KEYS, _check_override, f"model.{side}")
+                stacks[side] = overlaid(checked, {key: checked[side][key] for key in changes})
+            elif changes:
+                has_none = f"architecture={checked['architecture']} has no {side}"
+                raise IncompatibleError(f"model.{side}: {has_none}; leave it out or use encoder_decoder")
+        checked["layers"] = complete_layers(checked["layers"], stacks, _check_override, "model.layers")
+        return cls(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved()
 
     def as_node(self) -> dict[str, Any]:
         """The same as nested dicts, as a config holds it."""
@@ -134,17 +136,17 @@ class ModelSpec:
             values["dropout"] = DropoutSpec(**values["dropout"])
         return replace(self, **values) if values else self
 
-    def resolved(self) -> "ModelSpec":
-        """Fill the sizes that follow from others."""
+    def resolved(self, where: str = "model") -> "ModelSpec":
+        """Fill the sizes that follow from others; `where` is this description's place in the config."""
         head_dim = self.head_dim or require_divisible(
             self.d_model,
             self.n_heads,
-            f"model.n_heads: d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
-            f"use {_nearest_divisor(self.d_model, self.n_heads)} heads or set model.head_dim",
+            f"{where}.n_heads: d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
+            f"use {_nearest_divisor(self.d_model, self.n_heads)} heads or set {where}.head_dim",
         )
         n_kv_heads = self.n_kv_heads or self.n_heads
         require_divisible(
-            self.n_heads, n_kv_heads, f"model.n_kv_heads: must divide n_heads={self.n_heads}, got {n_kv_heads}"
+            self.n_heads, n_kv_heads, f"{where}.n_kv_heads: must divide n_heads={self.n_heads}, got {n_kv_heads}"
         )
         feedforward = self.component("feedforward").target
         assert isinstance(feedforward, type)
@@ -156,7 +158,11 @@ class ModelSpec:
     @property
     def scores_tokens(self) -> bool:
         """Whether the head scores positions; else it scores whole sequences, and states are pooled for it."""
-        return "token_logits" in self.component("head").gives
+        head = self.component("head")
+        kinds = head.gives & {"token_logits", "sequence_logits"}
+        if len(kinds) != 1:
+            raise RegistryError(f"head/{head.name}: give 'token_logits' or 'sequence_logits', whichever it returns")
+        return "token_logits" in kinds
 
     def component(self, slot: str) -> Component:
         """What is registered under this description's choice for `slot`."""
@@ -165,11 +171,15 @@ class ModelSpec:
     def check_compatible(self) -> None:
         """Refuse a combination in which a component needs what no other part gives."""
         shared = {slot: self.component(slot) for slot in ("pooling", "head", "init")}
-        for side in SIDES[self.architecture]:
+        two_sided = self.architecture == "encoder_decoder"
+        stacks: dict[Side, ModelSpec] = {side: self.stack_spec(side) for side in SIDES[self.architecture]}
+        if two_sided and self.share_embeddings and stacks["encoder"].embedding != stacks["decoder"].embedding:
+            raise IncompatibleError("model.share_embeddings: encoder and decoder embed differently; set it to false")
+        for side, stack in stacks.items():
             for layer in self.layer_specs(side):
                 parts = {slot: layer.component(slot) for slot in SLOTS_OF_A_LAYER} | shared
-                reasons = incompatibilities(parts, side, self.architecture)
-                if side == "decoder" and self.architecture == "encoder_decoder":
+                reasons = incompatibilities(parts, side, self.architecture) + _misfits(side, stack, layer)
+                if two_sided and side == "decoder":
                     reasons += _cross_incompatibilities(layer.cross_component())
                 if reasons:
                     raise IncompatibleError(reasons[0])
@@ -207,6 +217,17 @@ def incompatibilities(parts: Mapping[str, Component], side: Side, architecture: 
     return reasons
 
 
+def _misfits(side: Side, stack: ModelSpec, layer: ModelSpec) -> list[str]:
+    """Sizes that a stack's position counts on, once for all layers, and this layer does not have."""
+    position = stack.component("position")
+    return [
+        f"model.layers: position={position.name} serves every {side} layer with {size}={getattr(stack, size)}, "
+        f"and one of them has {getattr(layer, size)}"
+        for size in ("n_heads", "n_kv_heads", "head_dim")
+        if size in position.injected and getattr(layer, size) != getattr(stack, size)
+    ]
+
+
 def _cross_incompatibilities(attention: Component) -> list[str]:
     return [
         f"model.cross_attention: a decoder that reads an encoder needs '{trait}', "
@@ -217,21 +238,7 @@ def _cross_incompatibilities(attention: Component) -> list[str]:
 
 def _check_override(merged: Mapping[str, Any], where: str) -> dict[str, Any]:
     checked = check_node(ModelSpec, {**merged, "encoder": {}, "decoder": {}, "layers": []}, where)
-    return ModelSpec(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved().as_node()
-
-
-def _layer_override(base: Mapping[str, Any], override: Any, where: str) -> dict[str, Any]:
-    if not isinstance(override, Mapping) or not isinstance(override.get("where"), (str, int)):
-        raise ConfigError(f"{where}: expected {{where: a layer or slice, its own keys}}, got {override!r}")
-    side = override.get("side")
-    if side not in (None, "encoder", "decoder"):
-        raise ConfigError(f"{where}.side: expected encoder, decoder or null for both, got {side!r}")
-    changes = {key: value for key, value in override.items() if key not in ("where", "side")}
-    return {
-        "where": str(override["where"]),
-        "side": side,
-        **complete(base, changes, LAYER_KEYS, _check_override, where),
-    }
+    return ModelSpec(**{**checked, "dropout": DropoutSpec(**checked["dropout"])}).resolved(where).as_node()
 
 
 def _nearest_divisor(whole: int, wanted: int) -> int:

@@ -79,7 +79,7 @@ class Transformer(nn.Module):
         self.head, self.pooling = head, pooling
         self.dropout = nn.Dropout(inputs.dropout)
         self.source_dropout = nn.Dropout(source.dropout) if source else None
-        self._position_names = {id(side.position): side.position_name for side in (inputs, source) if side}
+        self._position_name, self._source_position_name = inputs.position_name, source.position_name if source else ""
         self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
 
     def forward(
@@ -99,11 +99,16 @@ class Transformer(nn.Module):
             attention_mask: As input_ids, True or 1 = a real token; None = all are.
             position_ids: As input_ids; None = counted from each row's first real token.
             decoder_input_ids: (B, T) int64, the target so far; of an encoder-decoder only.
-            decoder_attention_mask: (B, T); may be left out where padding is on the right, since a real
-                token never sees what comes after it.
-            document_ids: As input_ids: attention stays inside a document. None = one document a row.
-            logits_at: (B, T) bool: score these positions only, in order; None = all.
+            decoder_attention_mask: (B, T); may be left out where padding is on the right and the head scores
+                positions, since a real token never sees what comes after it.
+            document_ids: As input_ids, of a model of one side: attention stays inside a document, whose
+                position_ids start anew. None = one document a row.
+            logits_at: (B, T), True or 1 = score this position, in order; None = all.
+
+        Raises:
+            DataError: A sequence is longer than its positions, an argument is missing, or not for this model.
         """
+        self._refuse_unread(decoder_input_ids, decoder_attention_mask, document_ids, logits_at)
         if self.source_embedding is None:
             hidden, mask = self._one_side(input_ids, attention_mask, position_ids, document_ids)
         else:
@@ -114,7 +119,8 @@ class Transformer(nn.Module):
             hidden = self.decode(decoder_input_ids, memory, mask)  # (B, T, D)
         if self.pooling is not None:
             return Output(self.head(self.pooling(hidden, mask)), hidden)  # (B, C)
-        return Output(self.head(hidden if logits_at is None else hidden[logits_at]), hidden)
+        chosen = _as_bool(logits_at)
+        return Output(self.head(hidden if chosen is None else hidden[chosen]), hidden)
 
     def encode(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
@@ -125,12 +131,13 @@ class Transformer(nn.Module):
         assert isinstance(self.source_position, Position)
         assert self.source_dropout is not None
         mask = _as_bool(attention_mask)
-        positions = self._positions(self.source_position, input_ids, mask, position_ids)
+        self._check_length(self.source_position, self._source_position_name, input_ids, position_ids)
+        positions = _positions(input_ids, mask, position_ids)
         x = self.source_dropout(self.source_position.embed(self.source_embedding(input_ids), positions))
         context = self_attention_context(self.source_position, positions, mask, x.dtype, causal=False)
         return Memory(self.encoder(x, context), cross_attention_context(mask, x.dtype))  # (B, S, D)
 
-    def decode(self, input_ids: Tensor, memory: Memory | None = None, mask: Tensor | None = None) -> Tensor:
+    def decode(self, input_ids: Tensor, memory: Memory, mask: Tensor | None = None) -> Tensor:
         """The target side of an encoder-decoder: (B, T) -> hidden states (B, T, D)."""
         assert self.decoder is not None
         x, context = self._enter(input_ids, mask, None, None, causal=True)
@@ -153,22 +160,34 @@ class Transformer(nn.Module):
         document_ids: Tensor | None,
         causal: bool,
     ) -> tuple[Tensor, AttentionContext]:
-        positions = self._positions(self.position, input_ids, mask, position_ids)
+        self._check_length(self.position, self._position_name, input_ids, position_ids)
+        positions = _positions(input_ids, mask, position_ids)
         x = self.dropout(self.position.embed(self.embedding(input_ids), positions))  # (B, T, D)
         return x, self_attention_context(self.position, positions, mask, x.dtype, causal, document_ids)
 
-    def _positions(
-        self, position: Position, input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None
-    ) -> Tensor:
-        self._check_length(position, input_ids, position_ids)
-        return positions_of(mask, input_ids.shape[1], input_ids.device) if position_ids is None else position_ids
+    def _refuse_unread(
+        self,
+        decoder_input_ids: Tensor | None,
+        decoder_attention_mask: Tensor | None,
+        document_ids: Tensor | None,
+        logits_at: Tensor | None,
+    ) -> None:
+        unread = {"decoder_input_ids": decoder_input_ids, "decoder_attention_mask": decoder_attention_mask}
+        if self.source_embedding is not None:
+            unread = {"document_ids": document_ids}
+        if self.pooling is not None:
+            unread["logits_at"] = logits_at
+        for argument, value in unread.items():
+            if value is not None:
+                kind = f"architecture={self.spec.architecture} and head={self.spec.head['name']}"
+                raise DataError(f"{argument}: a model with {kind} does not read it; leave it out")
 
-    def _check_length(self, position: Position, input_ids: Tensor, position_ids: Tensor | None) -> None:
+    @staticmethod
+    def _check_length(position: Position, name: str, input_ids: Tensor, position_ids: Tensor | None) -> None:
         # Before any lookup: on a GPU a bad index would leave the process unusable.
         limit, length = position.max_positions, input_ids.shape[1]
         if limit is None:
             return
-        name = self._position_names[id(position)]
         if position_ids is not None and position_ids.device.type == "cpu":
             first, last = int(position_ids.min()), int(position_ids.max())
             length = last + 1
@@ -177,6 +196,10 @@ class Transformer(nn.Module):
                 raise DataError(f"position_ids: {first} is not one of {choices}")
         if length > limit:
             raise DataError(f"input of {length} tokens is longer than the {limit} positions of position={name}")
+
+
+def _positions(input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
+    return positions_of(mask, input_ids.shape[1], input_ids.device) if position_ids is None else position_ids
 
 
 def _as_bool(mask: Tensor | None) -> Tensor | None:

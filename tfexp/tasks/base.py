@@ -1,12 +1,37 @@
 """The contract of a task, and exact sums over tokens."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from tfexp.batch import Batch
+from tfexp.batch import IGNORE, Batch
+from tfexp.data.corpus import Kind
+from tfexp.data.prepare import PreparedData
+from tfexp.data.spec import DataSpec
+from tfexp.data.tokenization import Special
+
+EVAL_TOKENS = 8192  # in a batch: large enough to be fast, and no knob, since it cannot change a result
+HIGHER_IS_BETTER = frozenset({"accuracy", "macro_f1", "micro_f1", "bleu", "chrf", "exact_match"})
+
+
+class TrainBatches(Protocol):
+    """Micro-batch k of a run, a function of the seed and of k."""
+
+    def __getitem__(self, index: int) -> Batch: ...
+
+
+class EvalBatches(Protocol):
+    """A whole part; `n_bytes` is the length of its text, 0 where that says nothing."""
+
+    @property
+    def n_bytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Batch: ...
 
 
 @dataclass(frozen=True)
@@ -22,31 +47,112 @@ class LossSum:
     count: Tensor
 
 
-class Task:
-    """What is trained: a loss for a batch, sums for an evaluation, metrics from the sums."""
+@dataclass(frozen=True)
+class EvalPart:
+    """A part to be evaluated, for what needs more than sums over batches.
 
+    Args:
+        data: All parts and the tokenizer.
+        name: `val` or `test`.
+        spec: How text becomes batches.
+        final: The evaluation at the end of a run, which may take its time.
+        score: Metrics of other batches with the same model.
+    """
+
+    data: PreparedData
+    name: str
+    spec: DataSpec
+    final: bool
+    score: Callable[[EvalBatches], dict[str, float]]
+
+
+class Task:
+    """What is trained: batches, a loss for a batch, sums for an evaluation, metrics from the sums."""
+
+    reads: ClassVar[tuple[Kind, ...]]  # the kinds of examples that it can use
+    architectures: ClassVar[tuple[str, ...]]  # the organisations of a model that it can train
+    specials: ClassVar[tuple[Special, ...]] = ()  # special tokens beyond pad, unk, bos, eos
     metric_names: ClassVar[tuple[str, ...]]  # of an evaluation, without the part's name
-    monitor = "val/loss"  # the metric that chooses the best checkpoint; lower is better
+    monitor: ClassVar[str] = "loss"  # the metric that chooses the best checkpoint
+
+    def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBatches:
+        """All micro-batches of a run; raises DataError where there is too little text for one."""
+        raise NotImplementedError
+
+    def eval_batches(self, data: PreparedData, part: str, spec: DataSpec) -> EvalBatches:
+        """All batches of a part."""
+        raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Batch) -> LossSum:
+        """What training minimises."""
         raise NotImplementedError
 
     def score(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sums over one batch that add up over batches; with a `loss` and a `count`."""
+        """Sums over one batch, of any shape, that add up over batches; with a `loss` and a `count`."""
         raise NotImplementedError
 
-    def metrics(self, sums: dict[str, float], n_bytes: int) -> dict[str, float]:
+    def metrics(self, sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
         """Metrics of a whole part from its sums and the length of its text."""
         raise NotImplementedError
 
+    def more_metrics(self, model: nn.Module, part: EvalPart) -> dict[str, float]:
+        """Metrics that are no sums over batches, such as those of decoded text."""
+        return {}
 
-def mean_metrics(sums: dict[str, float], n_bytes: int) -> dict[str, float]:
+    def details(self, sums: Mapping[str, Tensor], labels: tuple[str, ...]) -> dict[str, Any]:
+        """What the summary says of an evaluation besides its metrics, such as a confusion matrix."""
+        return {}
+
+    def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
+        """What simple methods reach on the validation part: what a model must beat to have learned something."""
+        return {}
+
+
+def is_better(metric: str, value: float, than: float) -> bool:
+    """Whether a value of this metric (with or without the part's name) is better than another."""
+    higher = metric.rpartition("/")[2] in HIGHER_IS_BETTER
+    return value > than if higher else value < than
+
+
+def token_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Summed cross-entropy in nats over the labels that are scored; logits (..., V), labels (...)."""
+    flat = logits.reshape(-1, logits.shape[-1]).float()  # (N, V)
+    return cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
+
+
+def token_sums(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Loss, count and correct predictions of tokens; and, where few positions are scored, of whole rows."""
+    labels = batch.scored_labels()
+    correct = logits.argmax(dim=-1) == labels  # an ignored label equals no class
+    sums = {"loss": token_loss(logits, labels), "count": count_scored(labels, IGNORE), "correct": correct.sum()}
+    if batch.logits_at is not None:
+        wrong = torch.zeros(len(batch.labels), device=labels.device)
+        wrong.index_add_(0, batch.logits_at.nonzero()[:, 0], (~correct).float())
+        has_labels = batch.logits_at.any(dim=1)
+        sums |= {"rows": has_labels.sum(), "rows_correct": (has_labels & (wrong == 0)).sum()}
+    return sums
+
+
+def token_metrics(sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
+    """Loss in nats per token, perplexity, accuracy; bits per byte and exact match where they mean something."""
+    metrics = {**mean_metrics(sums, n_bytes), "accuracy": ratio(sums["correct"], sums["count"])}
+    if "rows" in sums:
+        metrics["exact_match"] = ratio(sums["rows_correct"], sums["rows"])
+    return metrics
+
+
+def mean_metrics(sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
     """Loss in nats per token, perplexity, and bits per byte where the text's length is known."""
-    loss = sums["loss"] / max(sums["count"], 1.0)
+    total, loss = float(sums["loss"]), ratio(sums["loss"], sums["count"])
     metrics = {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
     if n_bytes:
-        metrics["bits_per_byte"] = sums["loss"] / math.log(2) / n_bytes
+        metrics["bits_per_byte"] = total / math.log(2) / n_bytes
     return metrics
+
+
+def ratio(part: Tensor | float, whole: Tensor | float) -> float:
+    """`part / whole`, 0 where there is nothing to divide by."""
+    return float(part) / max(float(whole), 1.0)
 
 
 def count_scored(labels: Tensor, ignore: int) -> Tensor:

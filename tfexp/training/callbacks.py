@@ -11,10 +11,10 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from tfexp.data.blocks import EvalBlocks
 from tfexp.errors import DivergedError
 from tfexp.files import write_whole
-from tfexp.training.evaluate import evaluate, prefixed
+from tfexp.tasks.base import is_better
+from tfexp.training.evaluate import EvalSet, prefixed
 from tfexp.training.module import TrainingModule
 
 
@@ -101,46 +101,48 @@ class Evaluator(AfterStep):
 
     Args:
         write: Takes a step and its metrics.
-        blocks: The validation part.
+        val: The validation part.
         every: Steps between two evaluations.
         max_steps: The last step, which always has one.
-        precision: As in training.
+        monitor: The metric that says which evaluation is the best.
         best_file: Where the best weights go.
     """
 
     def __init__(
         self,
         write: Callable[[int, Mapping[str, float]], None],
-        blocks: EvalBlocks,
+        val: EvalSet,
         every: int,
         max_steps: int,
-        precision: str,
+        monitor: str,
         best_file: Path,
     ) -> None:
-        self.write, self.blocks, self.every, self.max_steps = write, blocks, every, max_steps
-        self.precision, self.best_file = precision, best_file
+        self.write, self.val, self.every, self.max_steps = write, val, every, max_steps
+        self.monitor, self.best_file = monitor, best_file
         self.best: dict[str, float] | None = None
         self.last: dict[str, float] = {}
+        self.details: dict[str, Any] = {}  # of the last evaluation
 
     def after_step(self, trainer: pl.Trainer, module: TrainingModule, step: int) -> None:
         if step % self.every and step != self.max_steps:
             return
-        metrics = prefixed("val", evaluate(module.model, module.task, self.blocks, self.precision))
-        self.last = {"step": step, **metrics}
+        found = self.val.evaluate(module.model, final=step == self.max_steps)
+        metrics = prefixed("val", found.metrics)
+        self.last, self.details = {"step": step, **metrics}, found.details
         self.write(step, metrics)
-        monitored = metrics[module.task.monitor]
-        if not math.isfinite(monitored):
-            raise DivergedError(f"{module.task.monitor} is {monitored} at step {step}; lower optim.lr")
-        if self.best is None or monitored < self.best[module.task.monitor]:
+        for name in ("val/loss", self.monitor):
+            if not math.isfinite(metrics[name]):
+                raise DivergedError(f"{name} is {metrics[name]} at step {step}; lower optim.lr")
+        if self.best is None or is_better(self.monitor, metrics[self.monitor], self.best[self.monitor]):
             self.best = self.last
             state = {"model": module.model.state_dict(), "step": step}
             write_whole(self.best_file, lambda path: torch.save(state, path))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "last": self.last}
+        return {"best": self.best, "last": self.last, "details": self.details}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best, self.last = state_dict["best"], state_dict["last"]
+        self.best, self.last, self.details = state_dict["best"], state_dict["last"], state_dict["details"]
 
 
 class Checkpointer(AfterStep):

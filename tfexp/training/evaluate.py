@@ -1,53 +1,96 @@
 """A whole part, scored exactly: sums over all tokens, divided once."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tfexp.data.blocks import EvalBlocks
 from tfexp.data.prepare import PreparedData
-from tfexp.tasks.base import Task
-
-EVAL_TOKENS = 8192  # in a batch: large enough to be fast, and no knob, since it cannot change a result
-
-
-def eval_blocks(data: PreparedData, part: str, seq_len: int) -> EvalBlocks:
-    """All batches of a part."""
-    return EvalBlocks(data.parts[part], seq_len, max(1, EVAL_TOKENS // seq_len), data.n_bytes[part])
+from tfexp.data.spec import DataSpec
+from tfexp.tasks.base import EvalBatches, EvalPart, Task
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, task: Task, blocks: EvalBlocks, precision: str) -> dict[str, float]:
-    """Metrics of a whole part, without prefix: `loss`, `perplexity`, ...
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
 
     Args:
-        model: Left in the mode it was in.
+        metrics: Without prefix: `loss`, `perplexity`, ...
+        details: Of the summary, such as a confusion matrix.
+    """
+
+    metrics: dict[str, float]
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """A part of the data, as a task evaluates it.
+
+    Args:
         task: Says what is summed and what the sums mean.
-        blocks: The part.
+        data: All parts.
+        part: `val` or `test`.
+        spec: How text becomes batches.
         precision: `32-true` or `bf16-mixed`, as in training.
     """
+
+    task: Task
+    data: PreparedData
+    part: str
+    spec: DataSpec
+    precision: str
+
+    @cached_property
+    def batches(self) -> EvalBatches:
+        return self.task.eval_batches(self.data, self.part, self.spec)
+
+    def evaluate(self, model: nn.Module, final: bool = False) -> Evaluation:
+        """Everything that the task measures.
+
+        Args:
+            model: Left in the mode it was in.
+            final: The end of a run, where more time may be spent.
+        """
+        sums = sum_scores(model, self.task, self.batches, self.precision)
+        metrics = self.task.metrics(sums, self.batches.n_bytes)
+        score = partial(evaluate, model, self.task, precision=self.precision)
+        with _evaluating(model, self.precision):
+            metrics |= self.task.more_metrics(model, EvalPart(self.data, self.part, self.spec, final, score))
+        return Evaluation(metrics, self.task.details(sums, self.data.labels))
+
+
+def evaluate(model: nn.Module, task: Task, batches: EvalBatches, precision: str) -> dict[str, float]:
+    """Metrics of all batches that are sums, without prefix: `loss`, `perplexity`, ..."""
+    return task.metrics(sum_scores(model, task, batches, precision), batches.n_bytes)
+
+
+def sum_scores(model: nn.Module, task: Task, batches: EvalBatches, precision: str) -> dict[str, Tensor]:
+    """The task's sums over all batches, on the CPU in float64."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    totals: dict[str, torch.Tensor] = {}
-    try:
-        for index in range(len(blocks)):
-            batch = blocks[index].to(device)
-            with autocast(device, precision):
-                sums = task.score(model, batch)
-            for name, value in sums.items():
+    totals: dict[str, Tensor] = {}
+    with _evaluating(model, precision):
+        for index in range(len(batches)):
+            for name, value in task.score(model, batches[index].to(device)).items():
                 # Sums over millions of tokens need more digits than a float32 has.
-                totals[name] = totals.get(name, torch.zeros((), dtype=torch.float64, device=device)) + value.double()
+                totals[name] = totals[name] + value.double() if name in totals else value.double()
+    return {name: value.cpu() for name, value in totals.items()}
+
+
+@contextmanager
+def _evaluating(model: nn.Module, precision: str) -> Iterator[None]:
+    """Evaluation mode, no gradients, and the arithmetic that Lightning uses for a precision in training."""
+    device, was_training = next(model.parameters()).device, model.training
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
+            yield
     finally:
         model.train(was_training)
-    return task.metrics({name: float(value) for name, value in totals.items()}, blocks.n_bytes)
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """The arithmetic that Lightning uses for the same precision in training."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")  # type: ignore[return-value]
 
 
 def prefixed(part: str, metrics: Mapping[str, float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -12,15 +13,17 @@ from omegaconf import DictConfig
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from tfexp.config.freeze import to_plain
+from tfexp.data.buckets import TrainBuckets
 from tfexp.data.prepare import PreparedData
+from tfexp.data.spec import DataSpec
 from tfexp.errors import DivergedError
 from tfexp.model.count import count_parameters, flops_per_token
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
-from tfexp.tasks.base import Task
+from tfexp.tasks.base import HIGHER_IS_BETTER, Task, TrainBatches
 from tfexp.training.callbacks import Checkpointer, Evaluator, Journal, StopSignal
-from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
-from tfexp.training.loader import train_blocks, train_loader
+from tfexp.training.evaluate import EvalSet, prefixed
+from tfexp.training.loader import train_loader
 from tfexp.training.machine import matmul_flops, record_of_machine
 from tfexp.training.mirror import Mirrors
 from tfexp.training.module import TrainingModule
@@ -34,12 +37,14 @@ def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Reco
     module = _module(config, model, task)
     progress = ProgressBar(record.folder.name, trainer_settings.max_steps) if trainer_settings.progress else None
     started, write = time.time(), _writer(record, mirrors, progress)
-    blocks = eval_blocks(data, "val", config.data.seq_len)
+    spec = DataSpec.from_node(to_plain(config)["data"])
+    val = EvalSet(task, data, "val", spec, trainer_settings.precision)
+    batches = task.train_batches(data, spec, config.seed)
     with StopSignal() as stop:
-        journal, evaluator, saver = _callbacks(config, record, write, blocks, stop)
+        journal, evaluator, saver = _callbacks(config, record, write, val, stop)
         trainer = _trainer(config, [journal, evaluator, saver, *([progress] if progress else [])])
         resumed = _resume_point(record)
-        loader = train_loader(train_blocks(config, data), resumed["micro_batch"] if resumed else 0, config.data.workers)
+        loader = train_loader(batches, resumed["micro_batch"] if resumed else 0, config.data.workers)
         record.keep_metrics_until(resumed["step"] if resumed else 0)
         try:
             _quietly(trainer.fit, module, loader, ckpt_path=str(record.last_checkpoint) if resumed else None)
@@ -57,7 +62,7 @@ def fit(config: DictConfig, data: PreparedData, model: Transformer, record: Reco
                 progress.close()
         if stop.received is not None and trainer.global_step < trainer_settings.max_steps:
             raise KeyboardInterrupt
-    summary = _summary(config, data, module, journal, evaluator, record)
+    summary = _summary(config, batches, val, module, journal, evaluator, record)
     summary["seconds"]["this_process"] = round(time.time() - started, 3)
     record.finish(summary)
     return summary
@@ -74,11 +79,12 @@ def _module(config: DictConfig, model: Transformer, task: Task) -> TrainingModul
 
 
 def _callbacks(
-    config: DictConfig, record: Record, write: Any, blocks: Any, stop: StopSignal
+    config: DictConfig, record: Record, write: Any, val: EvalSet, stop: StopSignal
 ) -> tuple[Journal, Evaluator, Checkpointer]:
     t = config.trainer
     journal = Journal(write, [t.log_every, t.val_every], t.max_steps, t.stop_above)
-    evaluator = Evaluator(write, blocks, t.val_every, t.max_steps, t.precision, record.best_checkpoint)
+    monitor = f"val/{t.monitor or val.task.monitor}"
+    evaluator = Evaluator(write, val, t.val_every, t.max_steps, monitor, record.best_checkpoint)
     rules = [t.val_every, *([t.checkpoint_every] if t.checkpoint_every else [])]
     return journal, evaluator, Checkpointer(record.last_checkpoint, rules, t.max_steps, stop)
 
@@ -137,7 +143,8 @@ def _quietly(call: Any, *arguments: Any, **options: Any) -> Any:
 
 def _summary(
     config: DictConfig,
-    data: PreparedData,
+    batches: TrainBatches,
+    val: EvalSet,
     module: TrainingModule,
     journal: Journal,
     evaluator: Evaluator,
@@ -146,7 +153,9 @@ def _summary(
     assert evaluator.best is not None
     model = cast(Transformer, module.model)
     device = next(model.parameters()).device
-    counted, flops = count_parameters(model), flops_per_token(model, config.data.seq_len)
+    data, task = val.data, val.task
+    mean_length, of_batches = _describe(batches, config.data.seq_len)
+    counted, flops = count_parameters(model), flops_per_token(model, mean_length)
     speed = journal.tokens / journal.seconds
     dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else torch.float32
     return {
@@ -157,8 +166,10 @@ def _summary(
         "status": "complete",
         "final": evaluator.last,
         "best": evaluator.best,
-        "checkpoint_rule": f"lowest {module.task.monitor} over all evaluations",
-        **_test_metrics(config, data, module, record),
+        "checkpoint_rule": _checkpoint_rule(evaluator.monitor),
+        **_test_metrics(config, val, module, record),
+        "floors": task.floors(data, val.spec),
+        "details": evaluator.details,
         "parameters": {
             "total": counted.total, "non_embedding": counted.non_embedding, "trainable": counted.trainable,
         },
@@ -167,16 +178,35 @@ def _summary(
         "seconds": {"training": round(journal.seconds, 3)},
         "tokens_per_s": speed,
         "flop_utilisation": speed * flops / matmul_flops(device, dtype),
-        "data": {"fingerprint": data.fingerprint, **data.report},
+        "data": {"fingerprint": data.fingerprint, **data.report, **of_batches},
         "tokenizer": {"fingerprint": data.tokenizer.fingerprint(), "vocab_size": data.tokenizer.vocab_size},
         **record_of_machine(device),
     }  # fmt: skip
 
 
-def _test_metrics(config: DictConfig, data: PreparedData, module: TrainingModule, record: Record) -> dict[str, Any]:
-    """Metrics of the best weights on the test part, if there is one."""
-    if "test" not in data.parts:
+def _describe(batches: TrainBatches, seq_len: int) -> tuple[int, dict[str, Any]]:
+    """The mean length of an example, and what the record says of padding and of examples that are too long."""
+    if not isinstance(batches, TrainBuckets):
+        return seq_len, {}
+    examples = batches.examples
+    report = {"train_padding_share": batches.padding_share(), "train_overlong": examples.n_overlong}
+    return max(1, round(batches.mean_length)), report
+
+
+def _checkpoint_rule(monitor: str) -> str:
+    extreme = "highest" if monitor.rpartition("/")[2] in HIGHER_IS_BETTER else "lowest"
+    return f"{extreme} {monitor} over all evaluations"
+
+
+def _test_metrics(config: DictConfig, val: EvalSet, module: TrainingModule, record: Record) -> dict[str, Any]:
+    """Metrics on the test part, if there is one, of the weights that `trainer.test_on` names."""
+    if "test" not in val.data.parts:
         return {}
-    module.model.load_state_dict(read_checkpoint(record.best_checkpoint)["model"])
-    blocks = eval_blocks(data, "test", config.data.seq_len)
-    return {"test": prefixed("test", evaluate(module.model, module.task, blocks, config.trainer.precision))}
+    if config.trainer.test_on == "best":
+        module.model.load_state_dict(read_checkpoint(record.best_checkpoint)["model"])
+    found = replace(val, part="test").evaluate(module.model, final=True)
+    return {
+        "test": prefixed("test", found.metrics),
+        "test_weights": config.trainer.test_on,
+        "test_details": found.details,
+    }

@@ -3,12 +3,10 @@
 import itertools
 from collections.abc import Iterator
 
-from omegaconf import DictConfig
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from tfexp.batch import Batch
-from tfexp.data.blocks import TrainBlocks
-from tfexp.data.prepare import PreparedData
+from tfexp.tasks.base import TrainBatches
 
 
 class _Indices(Sampler[int]):
@@ -22,24 +20,17 @@ class _Indices(Sampler[int]):
 
 
 class _Micro(Dataset[Batch]):
-    def __init__(self, blocks: TrainBlocks) -> None:
-        self.blocks = blocks
+    def __init__(self, batches: TrainBatches) -> None:
+        self.batches = batches
 
     def __getitem__(self, index: int) -> Batch:
-        return self.blocks[index]
+        return self.batches[index]
 
 
-def train_blocks(config: DictConfig, data: PreparedData) -> TrainBlocks:
-    """All batches that a config trains on; raises DataError if the text is shorter than one of them."""
-    return TrainBlocks(
-        data.parts["train"], config.data.seq_len, config.data.batch_size, config.seed, config.data.sampling
-    )
-
-
-def train_loader(blocks: TrainBlocks, start: int, workers: int) -> DataLoader[Batch]:
+def train_loader(batches: TrainBatches, start: int, workers: int) -> DataLoader[Batch]:
     """Batches from micro-batch `start` on; the number of workers changes nothing but speed."""
     return DataLoader(
-        _Micro(blocks),
+        _Micro(batches),
         batch_size=None,
         sampler=_Indices(start),
         num_workers=workers,

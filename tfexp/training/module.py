@@ -45,6 +45,7 @@ class TrainingModule(pl.LightningModule):
         self.lr = 0.0  # of the last optimizer step
         self._step_count: Tensor | None = None
         self.window: list[tuple[Tensor, Tensor]] = []  # loss sums and counts since the last log line
+        self.window_tokens = 0  # read by the model in that time
 
     def configure_optimizers(self) -> Any:
         scheduler = LambdaLR(self._optimizer, self._schedule)
@@ -55,6 +56,7 @@ class TrainingModule(pl.LightningModule):
         self.micro_batch += 1
         loss = self.task.loss(self.model, batch)
         self.window.append((loss.total.detach(), loss.count))
+        self.window_tokens += batch.count_tokens()
         if self.accumulate == 1:
             return loss.total / loss.count.clamp(min=1)
         # The divisor is known only after the last micro-batch; until then gradients are sums.
@@ -79,15 +81,16 @@ class TrainingModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         window = [(total.cpu(), count.cpu()) for total, count in self.window]
-        checkpoint["tfexp"] = {"micro_batch": self.micro_batch, "window": window}
+        checkpoint["tfexp"] = {"micro_batch": self.micro_batch, "window": window, "tokens": self.window_tokens}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["tfexp"]
         self.micro_batch, self.window = state["micro_batch"], [tuple(pair) for pair in state["window"]]
+        self.window_tokens = state["tokens"]
 
     def take_window(self) -> tuple[float, int]:
-        """Mean loss and scored tokens since the last call; the one place that waits for the device."""
+        """Mean loss and tokens read since the last call; the one place that waits for the device."""
         total = torch.stack([total.double() for total, _ in self.window]).sum()
         count = torch.stack([count for _, count in self.window]).sum()
-        self.window = []
-        return float(total / count.clamp(min=1)), int(count)
+        tokens, self.window, self.window_tokens = self.window_tokens, [], 0
+        return float(total / count.clamp(min=1)), tokens

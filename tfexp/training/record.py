@@ -32,6 +32,7 @@ class Record:
         self.metrics_file = folder / "metrics.jsonl"
         self.summary_file = folder / "summary.json"
         self.tokenizer_file = folder / "tokenizer.json"
+        self.labels_file = folder / "labels.json"
         self.last_checkpoint = folder / "checkpoints" / "last.ckpt"
         self.best_checkpoint = folder / "checkpoints" / "best.pt"
 
@@ -46,11 +47,13 @@ class Record:
         except OSError as error:
             raise RunError(f"outputs: cannot write to {self.folder}: {error.strerror or error}") from error
 
-    def begin(self, config: DictConfig, signature: str, tokenizer: str) -> None:
+    def begin(self, config: DictConfig, signature: str, tokenizer: str, labels: tuple[str, ...] = ()) -> None:
         """Write what is about to run."""
         write_text(self.config_file, OmegaConf.to_yaml(config))
         write_text(self.folder / "signature.txt", signature + "\n")
         write_text(self.tokenizer_file, tokenizer)
+        if labels:
+            write_json(self.labels_file, list(labels))
         self.set_status("running")
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -105,6 +108,15 @@ class Record:
                 "run its command again to go on"
             )
         return summary
+
+    def labels(self) -> tuple[str, ...]:
+        """The classes of the data it was trained on, in the order of their ids; empty if there are none."""
+        if not self.labels_file.is_file():
+            return ()
+        try:
+            return tuple(json.loads(self.labels_file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise RunError(f"{self.labels_file} is damaged: {error}") from error
 
     def config(self) -> DictConfig:
         """The config that ran."""

@@ -8,12 +8,13 @@ from omegaconf import DictConfig, OmegaConf
 from tfexp.config.dotlist import read_dotlist
 from tfexp.config.freeze import freeze, to_plain
 from tfexp.data.prepare import encode_with
+from tfexp.data.spec import DataSpec
 from tfexp.data.tokenization import Tokenizer
 from tfexp.errors import ConfigError
 from tfexp.registry import create, resolve
 from tfexp.tasks.base import Task
 from tfexp.training.api import load_record
-from tfexp.training.evaluate import eval_blocks, evaluate, prefixed
+from tfexp.training.evaluate import EvalSet, prefixed
 from tfexp.training.record import Record
 
 
@@ -34,12 +35,13 @@ def reevaluate(
     model = load_record(record, weights)
     tokenizer: Tokenizer = model.tokenizer
     task = cast(Task, create("task", to_plain(config)["task"], {}))
-    data = encode_with(tokenizer, to_plain(config)["data"])
+    data = encode_with(tokenizer, record.labels(), to_plain(config)["data"])
+    spec = DataSpec.from_node(to_plain(config)["data"])
     metrics: dict[str, Any] = {}
     for part in ("val", "test"):
         if part in data.parts:
-            blocks = eval_blocks(data, part, config.data.seq_len)
-            metrics |= prefixed(part, evaluate(model, task, blocks, config.trainer.precision))
+            found = EvalSet(task, data, part, spec, config.trainer.precision).evaluate(model, final=True)
+            metrics |= prefixed(part, found.metrics)
     return metrics
 
 

@@ -9,15 +9,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from tfexp.config.freeze import freeze, run_hash, to_plain
 from tfexp.data.prepare import PreparedData, prepare
+from tfexp.data.spec import DataSpec
 from tfexp.errors import ConfigError, DivergedError
 from tfexp.model.build import build_model
 from tfexp.model.count import meta_model
 from tfexp.model.spec import ModelSpec
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
-from tfexp.training.evaluate import eval_blocks
+from tfexp.tasks.base import Task
 from tfexp.training.lease import Lease
-from tfexp.training.loader import train_blocks
 from tfexp.training.mirror import Mirrors, RunInfo
 from tfexp.training.record import Record
 from tfexp.training.signature import signature, slug, tags
@@ -46,13 +46,11 @@ def plan_run(config: DictConfig) -> PlannedRun:
         DataError: The text is missing, unreadable or too short; found before a run's folder is made.
     """
     spec = _spec(config)
-    meta_model(replace(spec, vocab_size=spec.vocab_size or 1))
+    meta_model(replace(spec, vocab_size=spec.vocab_size or 1, n_labels=spec.n_labels or 1))
     outputs = Path(config.outputs)
     data = prepare(to_plain(config)["data"], outputs / "cache")
-    config = _with_vocabulary(config, data.tokenizer.vocab_size)
-    train_blocks(config, data)
-    for part in data.parts.keys() - {"train"}:
-        eval_blocks(data, part, config.data.seq_len)
+    config = _with_sizes(config, data)
+    _check_batches(config, data)
     plain = to_plain(config)
     name = f"{slug(plain)}-{run_hash(config, data.fingerprint)}"
     return PlannedRun(config, data, Record(outputs / "runs" / name))
@@ -96,7 +94,7 @@ def _train(planned: PlannedRun, model: Transformer, mirrors: Mirrors) -> None:
     from tfexp.training.machine import reset_peak_memory
 
     record, plain = planned.record, to_plain(planned.config)
-    record.begin(planned.config, signature(plain), planned.data.tokenizer.to_json())
+    record.begin(planned.config, signature(plain), planned.data.tokenizer.to_json(), planned.data.labels)
     mirrors.start()
     reset_peak_memory()
     status, summary = "failed", {}
@@ -129,18 +127,30 @@ def _spec(config: DictConfig) -> ModelSpec:
     return ModelSpec.from_config(to_plain(config)["model"])
 
 
-def _with_vocabulary(config: DictConfig, tokenizer_size: int) -> DictConfig:
-    wanted = config.model.vocab_size
-    if wanted == tokenizer_size:
-        return config
-    if wanted is not None and wanted < tokenizer_size:
-        raise ConfigError(
-            f"model.vocab_size: {wanted} is smaller than the tokenizer's {tokenizer_size}; use null for the tokenizer's"
-        )
-    if wanted is not None:
+def _check_batches(config: DictConfig, data: PreparedData) -> None:
+    """Make the first batch of each part, so that what cannot be used is refused before a folder is made."""
+    plain = to_plain(config)
+    task: Task = create("task", plain["task"], {})
+    spec = DataSpec.from_node(plain["data"])
+    task.train_batches(data, spec, config.seed)[0]
+    for part in data.parts.keys() - {"train"}:
+        task.eval_batches(data, part, spec)[0]
+
+
+def _with_sizes(config: DictConfig, data: PreparedData) -> DictConfig:
+    """The config with the sizes that the data give: the vocabulary, and the classes if there are any."""
+    found = {"vocab_size": ("tokenizer's", data.tokenizer.vocab_size), "n_labels": ("data's", len(data.labels))}
+    changes = {}
+    for key, (whose, size) in found.items():
+        wanted = config.model[key]
+        if wanted is not None and wanted < size:
+            raise ConfigError(f"model.{key}: {wanted} is smaller than the {whose} {size}; use null for the {whose}")
+        if wanted is None and size:
+            changes[key] = size
+    if not changes:
         return config
     changed = OmegaConf.create(to_plain(config))
-    changed.model.vocab_size = tokenizer_size
+    changed.model.update(changes)
     return freeze(changed)
 
 

@@ -18,7 +18,7 @@ class ClsPooling(Pooling):
 
     Source: Devlin et al., 2019, arXiv:1810.04805, section 3.
     Differs: the first *real* token, so that left padding changes nothing; BERT's extra tanh layer is
-    `head=classification` with `hidden: tanh`.
+    `head=classification` with `hidden: true`.
     """
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,18 +1,21 @@
 """Text files of your own."""
 
-from glob import glob
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Annotated, Literal
 
-from tfexp.data.corpus import Corpus, Source, read_text, split_by_name, split_tail
+from tfexp.data.corpus import Corpus, Source, split_by_name, split_tail
+from tfexp.data.reading import find_files, read_text, split_lines
 from tfexp.errors import DataError
 from tfexp.registry import register
 from tfexp.schema import NO_EFFECT, Range
 
+Unit = Literal["file", "line", "paragraph"]
+
 
 @register("data", "text_files")
 class TextFiles(Source):
-    """Plain text, a document per file.
+    """Plain text, a document per file, line or paragraph; files may be gzipped.
 
     Without a validation file, the last part of a single training file validates; of several files,
     some whole files do, chosen by a hash of their names. Where the files lie changes no run: their
@@ -24,6 +27,7 @@ class TextFiles(Source):
         test: The same for testing; null = none.
         val_fraction: Share that is split off where `val` is null.
         encoding: Of all files.
+        unit: What one document is; lines without text are none, and paragraphs stand between them.
     """
 
     def __init__(
@@ -34,39 +38,51 @@ class TextFiles(Source):
         test: Annotated[str | list[str] | None, NO_EFFECT] = None,
         val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1,
         encoding: Annotated[str, NO_EFFECT] = "utf-8",
+        unit: Unit = "file",
     ) -> None:
         self.train, self.val, self.test = train, val, test
         self.val_fraction, self.encoding = val_fraction, encoding
+        self.unit: Unit = unit
 
     def read(self) -> Corpus:
-        named = self._documents(self.train, "data.train")
+        files = self._files(self.train, "data.train")
         if self.val is not None:
-            train = tuple(text for _, text in named)
-            val = tuple(text for _, text in self._documents(self.val, "data.val"))
-        elif len(named) == 1:
-            first, last = split_tail(named[0][1], self.val_fraction)
-            train, val = (first,), (last,)
+            train = self._documents(text for _, text in files)
+            val = self._documents(text for _, text in self._files(self.val, "data.val"))
+        elif len(files) == 1:
+            train, val = self._split_one(files[0][1])
         else:
-            train, val = split_by_name(named, self.val_fraction)
+            first, second = split_by_name(files, self.val_fraction)
+            train, val = self._documents(first), self._documents(second)
         if not any(train) or not any(val):
             part = "validate" if any(train) else "train"
-            raise DataError(f"data.train: nothing left to {part} on after splitting {len(named)} files; set data.val")
-        test = tuple(text for _, text in self._documents(self.test, "data.test")) if self.test else ()
-        return Corpus(train, val, test, {"files_read": len(named), "files_kept": len(named)})
+            raise DataError(f"data.train: nothing left to {part} on after splitting {len(files)} files; set data.val")
+        test = self._documents(text for _, text in self._files(self.test, "data.test")) if self.test else ()
+        report = {"files_read": len(files), "files_kept": len(files)}
+        if self.unit == "line":
+            report["lines_empty"] = sum(not line.strip() for _, text in files for line in split_lines(text))
+        return Corpus(train, val, test, report)
 
-    def _documents(self, patterns: str | list[str], key: str) -> list[tuple[str, str]]:
-        listed = [patterns] if isinstance(patterns, str) else patterns
-        paths = [path for pattern in listed for path in _expand(pattern, key)]
-        return [(path.name, read_text(path, key, self.encoding)) for path in paths]
+    def _split_one(self, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if self.unit == "file":
+            first, last = split_tail(text, self.val_fraction)
+            return (first,), (last,)
+        documents = documents_in(text, self.unit)
+        cut = max(1, min(int(len(documents) * (1 - self.val_fraction)), len(documents) - 1))
+        return tuple(documents[:cut]), tuple(documents[cut:])
+
+    def _documents(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(document for text in texts for document in documents_in(text, self.unit))
+
+    def _files(self, patterns: str | list[str], key: str) -> list[tuple[str, str]]:
+        return [(path.name, read_text(path, key, self.encoding)) for path in find_files(patterns, key)]
 
 
-def _expand(pattern: str, key: str) -> list[Path]:
-    path = Path(pattern).expanduser()
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        raise DataError(f"{key}: {pattern} is a folder; name files, such as {pattern.rstrip('/')}/*.txt")
-    found = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file())
-    if not found:
-        raise DataError(f"{key}: there is no file {pattern} (looked from {Path.cwd()})")
-    return found
+def documents_in(text: str, unit: Unit) -> list[str]:
+    """The documents of one file; line breaks inside a paragraph stay."""
+    if unit == "file":
+        return [text]
+    lines = split_lines(text)
+    if unit == "line":
+        return [line for line in lines if line.strip()]
+    return ["\n".join(group) for has_text, group in groupby(lines, lambda line: bool(line.strip())) if has_text]

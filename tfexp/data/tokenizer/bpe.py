@@ -6,7 +6,7 @@ from typing import Annotated
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, TokenizerRecipe, special_texts
+from tfexp.data.tokenization import Special, TokenizerRecipe, special_texts
 from tfexp.registry import register
 from tfexp.schema import Range
 
@@ -19,13 +19,13 @@ class BPETokenizer(TokenizerRecipe):
 
     Args:
         vocab_size: Tokens in all, special ones included; at least 256 and the specials.
-        specials: Special tokens, first in the vocabulary.
+        specials: Special tokens, first in the vocabulary; null = pad unk bos eos and what the task needs.
 
     Source: Sennrich et al., 2016, arXiv:1508.07909; byte level: Radford et al., 2019, section 2.2.
     """
 
     def __init__(
-        self, *, vocab_size: Annotated[int, Range(ge=264)] = 1024, specials: list[Special] = DEFAULT_SPECIALS
+        self, *, vocab_size: Annotated[int, Range(ge=264)] = 1024, specials: list[Special] | None = None
     ) -> None:
         self.vocab_size = vocab_size
         self.specials = special_texts(specials)

@@ -6,7 +6,7 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, Tokenizer, TokenizerRecipe, special_texts
+from tfexp.data.tokenization import Special, Tokenizer, TokenizerRecipe, byte_names, special_texts
 from tfexp.registry import register
 
 
@@ -15,14 +15,15 @@ class ByteTokenizer(TokenizerRecipe):
     """The 256 bytes: no text is unknown, nothing is learned.
 
     Args:
-        specials: Special tokens, first in the vocabulary; `unk` is never used.
+        specials: Special tokens, first in the vocabulary; null = pad unk bos eos and what the task needs.
+            `unk` is never used.
     """
 
-    def __init__(self, *, specials: list[Special] = DEFAULT_SPECIALS) -> None:
+    def __init__(self, *, specials: list[Special] | None = None) -> None:
         self.specials = special_texts(specials)
 
     def train(self, documents: Sequence[str]) -> LibraryTokenizer:
-        names = _byte_names()
+        names = byte_names()
         vocabulary = {token: i for i, token in enumerate([*self.specials, *names])}
         library = LibraryTokenizer(models.BPE(vocabulary, []))
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -34,10 +35,3 @@ class ByteTokenizer(TokenizerRecipe):
         # Ids are bytes plus the number of specials; the library takes about a second per megabyte here.
         shift = tokenizer.vocab_size - 256
         return [np.frombuffer(d.encode(), dtype=np.uint8).astype(np.int64) + shift for d in documents]
-
-
-def _byte_names() -> list[str]:
-    """How the library writes byte 0, 1, ... 255: printable bytes as themselves, others from 256 on."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = iter(range(0x100, 0x200))
-    return [chr(b) if b in printable else chr(next(others)) for b in range(256)]

@@ -6,7 +6,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from tfexp.data.tokenization import DEFAULT_SPECIALS, Special, Tokenizer, TokenizerRecipe, special_text, special_texts
+from tfexp.data.tokenization import Special, Tokenizer, TokenizerRecipe, special_text, special_texts
 from tfexp.errors import DataError
 from tfexp.registry import register
 
@@ -16,11 +16,12 @@ class CharTokenizer(TokenizerRecipe):
     """A vocabulary of the characters of the training part, in order of their code points.
 
     Args:
-        specials: Special tokens, first in the vocabulary. Without `unk`, a character that is not in
-            the training part is an error; without `eos`, documents are joined without a mark.
+        specials: Special tokens, first in the vocabulary; null = pad unk bos eos and what the task needs.
+            Without `unk`, a character that is not in the training part is an error; without `eos`,
+            documents are joined without a mark.
     """
 
-    def __init__(self, *, specials: list[Special] = DEFAULT_SPECIALS) -> None:
+    def __init__(self, *, specials: list[Special] | None = None) -> None:
         self.specials = special_texts(specials)
 
     def train(self, documents: Sequence[str]) -> LibraryTokenizer:

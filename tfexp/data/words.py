@@ -1,0 +1,36 @@
+"""Where words begin among the tokens of a vocabulary."""
+
+import json
+import unicodedata
+
+import numpy as np
+
+from tfexp.data.tokenization import Tokenizer
+
+SPACE_BYTES = "ĠĊĉč"  # how a byte-level vocabulary writes space, newline, tab and carriage return
+METASPACE = "▁"
+CONTINUES = "##"
+
+
+def word_flags(tokenizer: Tokenizer) -> np.ndarray:
+    """(2, V) bool: tokens that begin a word, and tokens that are a word of their own (punctuation).
+
+    A token continues the word before it unless it begins with a space, or unless one of the two is
+    punctuation. How a space is written is found from the vocabulary's pre-tokenizer; where there is
+    none to be found, as with whole words and single characters, every token begins a word.
+    """
+    settings = json.loads(tokenizer.to_json())
+    kind = json.dumps([settings.get("pre_tokenizer"), settings.get("model", {}).get("continuing_subword_prefix")])
+    byte_level, metaspace, wordpiece = '"ByteLevel"' in kind, '"Metaspace"' in kind, f'"{CONTINUES}"' in kind
+    begins = np.ones(tokenizer.vocab_size, dtype=bool)
+    alone = np.zeros(tokenizer.vocab_size, dtype=bool)
+    for token, index in tokenizer.backend.get_vocab().items():
+        if byte_level:
+            begins[index] = token[0] in SPACE_BYTES
+        elif metaspace:
+            begins[index] = token.startswith(METASPACE)
+        elif wordpiece:
+            begins[index] = not token.startswith(CONTINUES)
+        text = token.strip(SPACE_BYTES + METASPACE).removeprefix(CONTINUES)
+        alone[index] = bool(text) and all(unicodedata.category(c)[0] in "PS" and ord(c) < 128 for c in text)
+    return np.stack((begins, alone))

@@ -1,0 +1,147 @@
+"""Sequence to sequence: translation, summaries, answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from tfexp.batch import IGNORE, Batch
+from tfexp.data.buckets import EvalBuckets, TrainBuckets
+from tfexp.data.examples import PairExamples, select
+from tfexp.data.prepare import PreparedData
+from tfexp.data.spec import DataSpec
+from tfexp.errors import ConfigError
+from tfexp.generation.translate import Ends, translate
+from tfexp.model.transformer import Transformer
+from tfexp.registry import register
+from tfexp.schema import Range
+from tfexp.tasks.base import (
+    EVAL_TOKENS,
+    EvalPart,
+    LossSum,
+    Task,
+    count_scored,
+    token_loss,
+    token_metrics,
+    token_sums,
+)
+from tfexp.tasks.overlap import BLEUTokenizer, bleu_scorer, chrf_scorer, signature
+from tfexp.tasks.translation_floors import translation_floors
+
+
+@register("task", "translation", needs={"token_logits"})
+class Translation(Task):
+    """Turn a source into a target: the decoder reads `<bos> target`, and is to say `target <eos>`.
+
+    loss = -sum_t log p(y_t | y_<t, x) / number of target tokens, in nats per token; in training the
+    target's distribution may be smoothed, in evaluation never. Exact match is the share of examples
+    whose tokens are all the most probable ones given those before them, which is what greedy decoding
+    gives. BLEU and chrF are sacreBLEU's, of decoded text against the text as it was written; during
+    training on the first `decode_examples` of the part (`bleu_subset`), at the end on all of it.
+
+    Args:
+        label_smoothing: Probability mass taken from the target token in training.
+        smoothing: Where it goes: `all` = eps / V to every token of the vocabulary, the target included
+            (Szegedy et al., torch); `others` = eps / (V - 1) to every other token (tensor2tensor, fairseq).
+        decode_examples: How many examples each evaluation during training decodes; 0 = none.
+        decode: Whether to decode at all; without, there is no BLEU.
+        n_beams: Hypotheses of beam search; 1 = greedy.
+        length_penalty: alpha of beam search.
+        max_target: Longest decoded target in tokens; null = `data.seq_len`.
+        bleu_tokenizer: sacreBLEU's; `none` for text that is tokenized already.
+
+    Source: Sutskever et al., 2014; Vaswani et al., 2017, sections 3 and 5.4; label smoothing: Szegedy et
+        al., 2016, arXiv:1512.00567, section 7; sacreBLEU: Post, 2018, arXiv:1804.08771.
+    """
+
+    reads = ("pairs",)
+    architectures = ("encoder_decoder",)
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "loss", "perplexity", "accuracy", "exact_match", "bleu", "chrf",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        label_smoothing: Annotated[float, Range(ge=0, lt=1)] = 0.1,
+        smoothing: Literal["all", "others"] = "all",
+        decode: bool = True,
+        decode_examples: Annotated[int, Range(ge=0)] = 100,
+        n_beams: Annotated[int, Range(ge=1)] = 1,
+        length_penalty: Annotated[float, Range(ge=0)] = 0.6,
+        max_target: Annotated[int | None, Range(ge=1)] = None,
+        bleu_tokenizer: BLEUTokenizer = "13a",
+    ) -> None:
+        self.label_smoothing, self.smoothing = label_smoothing, smoothing
+        self.decode, self.decode_examples = decode, decode_examples
+        self.n_beams, self.length_penalty, self.max_target = n_beams, length_penalty, max_target
+        self.bleu_tokenizer: BLEUTokenizer = bleu_tokenizer
+
+    def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBuckets:
+        examples = select(PairExamples(data.parts["train"], data.tokenizer, spec.length), spec.overlong)
+        return TrainBuckets(examples, spec.batch_size, spec.batch_tokens, seed)
+
+    def eval_batches(self, data: PreparedData, part: str, spec: DataSpec) -> EvalBuckets:
+        return EvalBuckets(PairExamples(data.parts[part], data.tokenizer, spec.length), EVAL_TOKENS)
+
+    def loss(self, model: nn.Module, batch: Batch) -> LossSum:
+        logits, labels = model(**batch.inputs()).logits, batch.scored_labels()
+        return LossSum(token_loss(logits, labels, self._share(logits.shape[-1])), count_scored(labels, IGNORE))
+
+    def score(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return token_sums(model(**batch.inputs()).logits, batch)
+
+    def metrics(self, sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
+        return token_metrics(sums, n_bytes)
+
+    def more_metrics(self, model: nn.Module, part: EvalPart) -> dict[str, float]:
+        encoded = part.data.parts[part.name]
+        n = len(encoded) if part.final else min(self.decode_examples, len(encoded))
+        if not n or not self.decode:
+            return {}
+        targets = self.targets(cast(Transformer, model), part.data, part.name, part.spec, np.arange(n))
+        references = [pair.target for pair in encoded.texts[:n]]
+        suffix = "" if n == len(encoded) else "_subset"
+        bleu = bleu_scorer(self.bleu_tokenizer).corpus_score(targets, [references]).score
+        return {f"bleu{suffix}": bleu, f"chrf{suffix}": chrf_scorer().corpus_score(targets, [references]).score}
+
+    def details(self, sums: Mapping[str, Tensor], labels: tuple[str, ...]) -> dict[str, Any]:
+        if not self.decode:
+            return {}
+        decoding = f"beam {self.n_beams}, length penalty {self.length_penalty:g}" if self.n_beams > 1 else "greedy"
+        bleu, chrf = signature(bleu_scorer(self.bleu_tokenizer)), signature(chrf_scorer())
+        return {"bleu_signature": bleu, "chrf_signature": chrf, "decoding": decoding}
+
+    def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
+        return translation_floors(data, self.bleu_tokenizer) if self.decode else {}
+
+    def targets(
+        self, model: Transformer, data: PreparedData, part: str, spec: DataSpec, rows: Sequence[int] | np.ndarray
+    ) -> list[str]:
+        """Decoded text for these rows of a part, in their order."""
+        examples = PairExamples(data.parts[part], data.tokenizer, spec.length)
+        found: dict[int, str] = {}
+        by_length = sorted(rows, key=lambda row: len(data.parts[part].columns["source"][row]))
+        n_rows = max(1, EVAL_TOKENS // (self.n_beams * spec.length))
+        device = next(model.parameters()).device
+        limit = self.max_target or spec.length
+        for start in range(0, len(by_length), n_rows):
+            these = by_length[start : start + n_rows]
+            source, mask, _ = examples.sources(np.asarray(these))
+            mask = None if mask is None else mask.to(device)
+            ids = translate(model, source.to(device), mask, _ends(data), limit, self.n_beams, self.length_penalty)
+            found |= {row: data.tokenizer.decode(target) for row, target in zip(these, ids, strict=True)}
+        return [found[row] for row in rows]
+
+    def _share(self, vocab_size: int) -> float:
+        # torch spreads its share over all tokens; over the others alone it takes this much of it.
+        return self.label_smoothing * (vocab_size / (vocab_size - 1) if self.smoothing == "others" else 1.0)
+
+
+def _ends(data: PreparedData) -> Ends:
+    ids = [data.tokenizer.special_id(name) for name in ("bos", "eos", "pad")]
+    begin, end, pad = ids
+    if begin is None or end is None or pad is None:
+        raise ConfigError("data.tokenizer.specials: task=translation needs pad, bos and eos; add them")
+    return Ends(begin, end, pad)
