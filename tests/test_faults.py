@@ -88,11 +88,12 @@ def test_a_running_state_without_a_process_is_interrupted(copied):
 def test_a_damaged_cache_is_made_anew(tmp_path):
     config = runs.config(tmp_path)
     first = plan_run(config).data
-    (train,) = (tmp_path / "outputs" / "cache").glob("*/train.npy")
+    before = first.parts["train"].ids.tolist()
+    (train,) = (tmp_path / "outputs" / "cache").glob("*/train.text.ids.npy")
     train.write_bytes(GARBAGE)
     again = plan_run(config).data
     assert again.fingerprint == first.fingerprint
-    assert len(again.parts["train"]) > 0
+    assert again.parts["train"].ids.tolist() == before
 
 
 def test_the_same_text_at_another_place_is_the_same_run(tmp_path):

@@ -17,7 +17,7 @@ from tfexp.components.base import AttentionContext
 from tfexp.model.masks import self_attention_context
 from tfexp.registry import check_choice, create
 
-B, T, D, V = 2, 5, 8, 16
+B, T, D, V, C = 2, 5, 8, 16, 3
 GEOMETRY = {
     "d_model": D,
     "n_heads": 4,
@@ -28,6 +28,7 @@ GEOMETRY = {
     "layer_index": 1,
     "max_seq_len": 16,
     "vocab_size": V,
+    "n_labels": C,
     "attention_dropout": 0.0,
     "hidden_dropout": 0.0,
     "sublayers": ("attention", "feedforward"),
@@ -105,10 +106,20 @@ CASES = [
     Case("residual", "plain", {}, naive.residual),
     *(Case("feedforward", "mlp", {"activation": a, "bias": True}, naive.mlp) for a in ACTIVATIONS),
     Case("feedforward", "mlp", {}, naive.mlp),
+    Case("feedforward", "none", {}, naive.nothing),
     *(Case("feedforward", "glu", {"activation": a, "bias": True}, naive.glu) for a in GATES),
     Case("feedforward", "glu", {}, naive.glu),
+    Case("pooling", "cls", {}, naive.cls),
+    Case("pooling", "mean", {}, naive.mean),
+    Case("pooling", "max", {}, naive.largest),
+    Case("pooling", "last", {}, naive.last),
+    Case("pooling", "attention", {}, naive.attention_pooling),
     Case("head", "lm", {}, naive.lm),
     Case("head", "lm", {"bias": True}, naive.lm),
+    *(Case("head", "mlm", {"activation": a}, naive.mlm) for a in ACTIVATIONS),
+    Case("head", "classification", {}, naive.classification),
+    Case("head", "classification", {"hidden": True}, naive.classification),
+    Case("head", "classification", {"hidden": True, "bias": False}, naive.classification),
     Case("init", "gpt2", {}, None, "random; its law is in test_properties"),
     Case("init", "xavier", {}, None, "random; its law is in test_properties"),
 ]
@@ -119,6 +130,7 @@ MODULES = [case for case in CASES if case.slot != "init"]
 
 IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 POSITIONS = torch.tensor([[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]])
+REAL = torch.tensor([[0, 1, 1, 1, 1], [1, 1, 1, 0, 0]], dtype=torch.bool)  # padding on the left, on the right
 
 
 def heads(x: Tensor, n_heads: int) -> Tensor:
@@ -148,6 +160,8 @@ INPUTS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
     "attention": lambda x: (x, causal_context(x)),
     "score": lambda x: (heads(x, 4), heads(x.flip(1), 4)),
     "residual": lambda x: (x, x.flip(-1)),
+    "pooling": lambda x: (x, REAL[: len(x)]),
+    "head-classification": lambda x: (x[:, 1],),
 }
 CALLS: dict[str, Callable[..., Tensor]] = {
     "position": act_on_everything,
@@ -157,18 +171,26 @@ CALLS: dict[str, Callable[..., Tensor]] = {
 SHAPES = {
     "position": (B, T * D + 4 * T * 4 + 2 * T * 4 + 4 * T * T),
     "score": (B, 4, T, T),
+    "pooling": (B, D),
     "head": (B, T, V),
+    "head-classification": (B, C),
 }
+"""What differs between slots, or between components of one slot, which are then named `slot-name`."""
 
 
-def inputs(slot: str, x: Tensor) -> tuple[Any, ...]:
-    return INPUTS[slot](x) if slot in INPUTS else (x,)
+def of(case: Case, table: dict[str, Any], otherwise: Any) -> Any:
+    """The entry for this component, for its slot, or neither."""
+    return table.get(f"{case.slot}-{case.name}", table.get(case.slot, otherwise))
+
+
+def inputs(case: Case, x: Tensor) -> tuple[Any, ...]:
+    return of(case, INPUTS, lambda x: (x,))(x)
 
 
 def run(case: Case, module: Any, x: Tensor) -> Tensor:
     """Call a module as its slot's contract says, on inputs made from x (B, T, D)."""
-    call = CALLS.get(case.slot, lambda module, *args: module(*args))
-    return call(module, *inputs(case.slot, x))
+    call = of(case, CALLS, lambda module, *args: module(*args))
+    return call(module, *inputs(case, x))
 
 
 def sample(dtype: torch.dtype = torch.float64, seed: int = 5) -> Tensor:

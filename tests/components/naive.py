@@ -71,6 +71,10 @@ def mlp(module: Any, x: Tensor) -> Tensor:
     return per_token(lambda u: affine(module.outer, activated(module.activation, affine(module.inner, u))), x)
 
 
+def nothing(module: Any, x: Tensor) -> Tensor:
+    return per_token(lambda u: torch.stack([0.0 * value for value in u]), x)
+
+
 def glu(module: Any, x: Tensor) -> Tensor:
     def gated(u: Tensor) -> Tensor:
         return affine(module.outer, activated(module.activation, affine(module.gate, u)) * affine(module.inner, u))
@@ -82,6 +86,19 @@ def lm(module: Any, hidden: Tensor) -> Tensor:
     return per_token(lambda token: affine(module.project, token), hidden)
 
 
+def mlm(module: Any, hidden: Tensor) -> Tensor:
+    turned = per_token(lambda token: activated(module.activation, affine(module.transform, token)), hidden)
+    return per_token(lambda token: affine(module.project, token), layernorm(module.norm, turned))
+
+
+def classification(module: Any, pooled: Tensor) -> Tensor:
+    def logits(vector: Tensor) -> Tensor:
+        first = list(module.hidden.children())
+        return affine(module.project, torch.tanh(affine(first[0], vector)) if first else vector)
+
+    return torch.stack([logits(vector) for vector in pooled])
+
+
 def pre(module: Any, x: Tensor) -> Tensor:
     u = x + torch.tanh(layernorm(module.norms["attention"], x)) * 0.5
     return u + layernorm(module.norms["feedforward"], u).flip(-1) * 0.25
@@ -90,6 +107,41 @@ def pre(module: Any, x: Tensor) -> Tensor:
 def post(module: Any, x: Tensor) -> Tensor:
     u = layernorm(module.norms["attention"], x + torch.tanh(x) * 0.5)
     return layernorm(module.norms["feedforward"], u + u.flip(-1) * 0.25)
+
+
+# --- pooling -----------------------------------------------------------------------------------
+
+
+def pooled(reduce: Callable[[list[Tensor]], Tensor], hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Reduce the real tokens of each row to one vector; zeros where there is none."""
+    rows = []
+    for b, row in enumerate(hidden):
+        real = [token for t, token in enumerate(row) if mask is None or mask[b, t]]
+        rows.append(reduce(real) if real else 0 * row[0])
+    return torch.stack(rows)
+
+
+def cls(module: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return pooled(lambda real: real[0], hidden, mask)
+
+
+def last(module: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return pooled(lambda real: real[-1], hidden, mask)
+
+
+def mean(module: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return pooled(lambda real: sum(real) / len(real), hidden, mask)
+
+
+def largest(module: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return pooled(lambda real: torch.stack([max(feature) for feature in zip(*real, strict=True)]), hidden, mask)
+
+
+def attention_pooling(module: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    def weighted(real: list[Tensor]) -> Tensor:
+        return mix([affine(module.context, torch.tanh(affine(module.transform, token)))[0] for token in real], real)
+
+    return pooled(weighted, hidden, mask)
 
 
 # --- attention ---------------------------------------------------------------------------------

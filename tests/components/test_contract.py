@@ -1,12 +1,13 @@
 """What every component must do, over the registry."""
 
 import inspect
+import re
 
 import pytest
 import torch
 from torch import nn
 
-from tests.components.cases import CASES, MODULES, SHAPES, B, D, T, V, run, sample
+from tests.components.cases import CASES, MODULES, SHAPES, B, Case, D, T, V, of, run, sample
 from tests.tiny import close
 from tfexp.components.base import (
     Attention,
@@ -15,10 +16,12 @@ from tfexp.components.base import (
     Head,
     Init,
     NormPlacement,
+    Pooling,
     Position,
     Score,
     Signals,
 )
+from tfexp.errors import ConfigError
 from tfexp.registry import check_choice, names, resolve
 from tfexp.slots import SLOTS
 
@@ -30,9 +33,8 @@ OF_MODELS = [slot for slot, declared in SLOTS.items() if declared.package.starts
 REGISTERED = [(slot, name) for slot in OF_MODELS for name in names(slot)]
 
 rows = pytest.mark.parametrize("case", MODULES, ids=[case.id for case in MODULES])
-with_dropout = pytest.mark.parametrize(
-    "case", [c for c in MODULES if c.slot in WITH_DROPOUT], ids=[c.id for c in MODULES if c.slot in WITH_DROPOUT]
-)
+DROPPING = [c for c in MODULES if WITH_DROPOUT.get(c.slot) in resolve(c.slot, c.name).injected]
+with_dropout = pytest.mark.parametrize("case", DROPPING, ids=[c.id for c in DROPPING])
 
 
 def require_row(slot: str, name: str) -> None:
@@ -71,7 +73,7 @@ def test_the_default_config_is_a_valid_choice(slot, name):
 def test_shape_and_dtype(case, dtype):
     module, x = case.make(dtype), sample(dtype)
     out = run(case, module, x)
-    assert out.shape == SHAPES.get(case.slot, (B, T, D))
+    assert out.shape == of(case, SHAPES, (B, T, D))
     assert out.dtype == dtype
     assert out.isfinite().all()
 
@@ -94,7 +96,7 @@ def test_gradients_are_finite_and_reach_every_parameter(case):
     gradients = torch.autograd.grad((out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum(), wanted)
     for gradient in gradients:
         assert gradient.isfinite().all()
-        assert gradient.abs().sum() > 0
+        assert gradient.abs().sum() > 0 or (out == 0).all()  # a sublayer that adds nothing passes nothing back
 
 
 @rows
@@ -159,9 +161,27 @@ def test_h11_attention_dropout_keeps_the_mean(score, form):
     assert ((drawn.mean(0) - expected[0]).abs() <= 6 * drawn.std(0) / 4000**0.5 + 1e-12).all()
 
 
-def test_logits_have_a_score_for_each_token():
-    head = next(case for case in MODULES if case.slot == "head")
-    assert run(head, head.make(), sample()).shape == (B, T, V)
+def test_h11_dropout_of_a_classifier_acts_in_training_only():
+    case, x = Case("head", "classification", {"dropout": 0.5}), sample()
+    module, plain = case.make(), Case("head", "classification").make()
+    torch.manual_seed(1)
+    assert not torch.equal(run(case, module, x), run(case, module, x))
+    assert torch.equal(run(case, module.eval(), x), run(case, plain, x))
+
+
+@pytest.mark.parametrize("name", names("head"))
+def test_a_head_scores_what_it_declares_and_can_be_tied_if_that_is_tokens(name):
+    case, table = Case("head", name), nn.Parameter(torch.ones(V, D, dtype=torch.float64))
+    (declared,) = resolve("head", name).gives
+    if declared == "token_logits":
+        module = case.make()
+        module.tie(table)
+        assert module.project.weight is table
+        assert run(case, module, sample()).shape == (B, T, V)
+    else:
+        message = f"model.tie_embeddings: head={name} scores classes, not tokens; set it to false"
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            case.make().tie(table)
 
 
 UNFILLED = {
@@ -169,6 +189,7 @@ UNFILLED = {
     "attention": lambda: Attention()(sample(), AttentionContext()),
     "score": lambda: Score().logits(sample(), sample()),
     "norm_placement": lambda: NormPlacement((), nn.Identity, nn.Identity).block(sample(), {}),
+    "pooling": lambda: Pooling()(sample(), None),
     "head.tie": lambda: Head().tie(nn.Parameter(torch.ones(2, 2))),
     "init.linear": lambda: Init().linear(torch.ones(2, 2), "hidden", torch.Generator()),
     "init.embedding": lambda: Init().embedding(torch.ones(2, 2), torch.Generator()),

@@ -15,6 +15,7 @@ from tfexp.registry import create
 
 WITH_REFERENCE = [case for case in CASES if case.reference is not None]
 ATTENTIONS = [case for case in CASES if case.slot == "attention"]
+POOLINGS = [case for case in CASES if case.slot == "pooling"]
 POSITIONS = {
     "none": {"name": "none"},
     "rope": {"name": "rope"},
@@ -49,7 +50,7 @@ def test_a_row_without_a_reference_says_why():
 @pytest.mark.parametrize("case", WITH_REFERENCE, ids=[case.id for case in WITH_REFERENCE])
 def test_equals_the_loop(case):
     module, x = case.make(), sample().requires_grad_()
-    assert_same(run(case, module, x), case.reference(module, *inputs(case.slot, x)), [x, *trainable(module)], case.atol)
+    assert_same(run(case, module, x), case.reference(module, *inputs(case, x)), [x, *trainable(module)], case.atol)
 
 
 def test_a_wrong_formula_is_seen():
@@ -77,6 +78,14 @@ def test_attention_to_a_memory_equals_the_loop(case):
     context = AttentionContext()
     ours, theirs = module(x, context, memory), naive.attention(module, x, context, memory)
     assert_same(ours, theirs, [x, memory, *trainable(module)], case.atol)
+
+
+@pytest.mark.parametrize("case", POOLINGS, ids=[case.id for case in POOLINGS])
+@pytest.mark.parametrize("pads", PADS)
+def test_pooling_equals_the_loop_under_every_mask(case, pads):
+    module, x = case.make(), sample().requires_grad_()
+    mask = None if PADS[pads] is None else torch.tensor(PADS[pads], dtype=torch.bool)
+    assert_same(module(x, mask), case.reference(module, x, mask), [x, *trainable(module)], case.atol)
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine"])

@@ -184,6 +184,44 @@ def test_cosine_scores_forget_the_length_of_queries_and_keys():
     close(module.logits(q * 7, k * 0.1), module.logits(q, k), atol=1e-11)
 
 
+POOLINGS = {name: Case("pooling", name).make() for name in ("cls", "mean", "max", "last", "attention")}
+
+
+def padded(vectors: torch.Tensor, left: int, right: int, filler: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """One row (1, T, D) with what may be anything on both sides, and its mask."""
+    ends = [torch.full((1, n, vectors.shape[-1]), filler, dtype=vectors.dtype) for n in (left, right)]
+    mask = torch.zeros(1, left + vectors.shape[1] + right, dtype=torch.bool)
+    mask[:, left : left + vectors.shape[1]] = True
+    return torch.cat((ends[0], vectors, ends[1]), dim=1), mask
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+@given(left=st.integers(0, 3), right=st.integers(0, 3), filler=st.floats(-1e6, 1e6))
+def test_h05_a_pooling_never_sees_what_is_padded(name, left, right, filler):
+    vectors = normal(1, 3, D, seed=8) - 3  # all but certainly below 0: a padded 0 would be the largest
+    close(POOLINGS[name](*padded(vectors, left, right, filler)), POOLINGS[name](vectors, None))
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_h05_a_pooling_without_the_mask_is_seen(name):
+    vectors = normal(1, 3, D, seed=8) - 3
+    with pytest.raises(AssertionError, match="not close"):
+        close(POOLINGS[name](padded(vectors, 1, 1, 0.0)[0], None), POOLINGS[name](vectors, None))
+
+
+@pytest.mark.parametrize("name", ["mean", "max", "attention"])
+def test_a_pooling_of_a_set_has_no_order(name):
+    x = sample()
+    close(POOLINGS[name](x.flip(1), None), POOLINGS[name](x, None))
+
+
+@pytest.mark.parametrize("name", ["cls", "last"])
+def test_a_pooling_of_one_end_has_an_order(name):
+    x = sample()
+    with pytest.raises(AssertionError, match="not close"):
+        close(POOLINGS[name](x.flip(1), None), POOLINGS[name](x, None))
+
+
 @pytest.mark.parametrize("name", ["relu", "relu_squared", "gelu", "gelu_tanh", "silu"])
 def test_an_activation_is_zero_at_zero_and_the_identity_far_out(name):
     power = 2 if name == "relu_squared" else 1

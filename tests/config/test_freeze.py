@@ -66,6 +66,8 @@ def changed(config: dict, key: str) -> dict:
         node[last] = not value
     elif isinstance(value, int | float):
         node[last] = value + 1
+    elif key == "model.cross_attention":  # null, or a component
+        node[last] = node["attention"]
     else:
         node[last] = [*value, "x"] if isinstance(value, list) else f"{value}x"
     return copy

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import tfexp
-from tests.runs import ROOT, write_text
+from tests.runs import ROOT
 from tfexp.ablation.study import Study
 from tfexp.config.compose import compose_tree, conf_dir
 from tfexp.config.freeze import to_plain
@@ -17,7 +17,16 @@ from tfexp.registry import SLOTS, check_choice, common_fields, names, resolve
 from tfexp.schema import ChoiceOf, fields_of
 
 CHOICES = [(slot, name) for slot in SLOTS for name in names(slot)]
-NEEDS = {"data/text_files": ["data.train=text.txt"]}
+NEEDS = {
+    "data/text_files": ["data.train=text.txt"],
+    "data/table_files": ["data.train=rows.tsv"],
+    "data/parallel_files": ["data.train=[text.de,text.en]"],
+    "data/hub": ["data.path=owner/name"],
+    "data/tokenizer/file": ["data.tokenizer.path=tokenizer.json"],
+}
+# Sources that generate words between spaces, and whose YAML chooses that tokenizer instead of the default.
+OF_WORDS = ("copy", "dyck", "induction", "listops", "modular_addition", "mqar", "passkey", "reverse", "scan", "sort")
+TOKENIZERS = {("data", name): "word" for name in OF_WORDS}
 CONF = ROOT / "conf"
 PUBLISHED = ("experiment", "ablation", "model")  # settings of keys that are explained elsewhere
 EXPLAINED = [
@@ -32,14 +41,13 @@ def node_of(tree, group: str):
 def expected(slot: str, name: str) -> dict:
     """The constructor's keys and defaults, and those of the slot, as a config node shows them."""
     fields = (*resolve(slot, name).fields, *common_fields(slot))
-    return {"name": name, **{f.name: shown(f) for f in fields}}
+    chosen = {"tokenizer": TOKENIZERS[slot, name]} if (slot, name) in TOKENIZERS else {}
+    return {"name": name, **{f.name: shown(f, chosen.get(f.name, f.default)) for f in fields}}
 
 
-def shown(field):
+def shown(field, default):
     choice = field.mark(ChoiceOf)
-    if choice is not None and field.default is not None:
-        return expected(choice.slot, field.default)
-    return field.default
+    return default if choice is None or default is None else expected(choice.slot, default)
 
 
 def yaml_files(group: str) -> list[str]:
@@ -70,7 +78,7 @@ def test_every_key_of_a_file_is_explained(path):
     above, *lines = path.read_text(encoding="utf-8").partition("\nhydra:")[0].splitlines()
     assert above.startswith("#")
     for line in lines:
-        is_value = re.match(r"\s*\w+: \S", line) and not line.startswith("name:")
+        is_value = re.match(r"\s*\w+: \S", line) and not line.lstrip().startswith("name:")
         assert not is_value or "#" in line or above.lstrip().startswith("#") or line.endswith(": {}"), line
         above = line
 
@@ -102,13 +110,23 @@ def test_gpt2_has_the_published_number_of_parameters():
     assert count_parameters(meta_model(spec)).total == 124_439_808
 
 
+@pytest.mark.parametrize("name", yaml_files("task"))
+def test_every_task_brings_data_and_a_model_that_it_can_use(name):
+    config = tfexp.compose(f"task={name}")
+    assert config.task.name == name
+    # What stands on the command line is stronger than what the task brings, in any order.
+    for order in (("data=copy", f"task={name}"), (f"task={name}", "data=copy")):
+        assert compose_tree(list(order)).data.name == "copy"
+
+
 @pytest.mark.parametrize("name", yaml_files("experiment"))
-def test_every_experiment_composes(name, tmp_path):
-    text = write_text(tmp_path / "text.txt")
-    config = tfexp.compose(f"experiment={name}", f"data.train={text}")
+def test_every_experiment_composes(name):
+    source = compose_tree([f"experiment={name}"]).data.name
+    given = [f"experiment={name}", *NEEDS.get(f"data/{source}", [])]
+    config = tfexp.compose(*given)
     assert count_parameters(meta_model(ModelSpec.from_config({**to_plain(config)["model"], "vocab_size": 65}))).total
     # What stands on the command line is stronger than the experiment.
-    assert tfexp.compose(f"experiment={name}", f"data.train={text}", "model.d_model=64").model.d_model == 64
+    assert tfexp.compose(*given, "model.d_model=64").model.d_model == 64
 
 
 @pytest.mark.parametrize("name", yaml_files("ablation"))

@@ -41,7 +41,7 @@ TYPES = {
     "bool_for_int": ("seed=true", "seed: expected int >= 0, got True"),
     "int_for_bool": ("trainer.compile=1", "trainer.compile: expected bool, got 1"),
     "literal": ("trainer.precision=fp16", "trainer.precision: expected one of auto, 32-true, bf16-mixed, got 'fp16'; "),
-    "literal_in_a_list": ("data.tokenizer.specials=[sep]", "data.tokenizer.specials: expected list of one of pad, unk"),
+    "literal_in_a_list": ("data.tokenizer.specials=[cls]", "data.tokenizer.specials: expected list of one of pad, unk"),
     "null_group": ("model.position=null", "model.position: expected the name of a position, got None; choices: alibi"),
     # H36: null that became text, and words for true.
     "None": ("model.dropout.residual=None", "expected float >= 0 and < 1, got 'None'; write null for no value"),
@@ -61,7 +61,7 @@ COMBINATIONS = {
     "devices": ("trainer.devices=2", "trainer.devices: this version trains a run on one device; set trainer.devices=1"),
     "two_values": ("optim.lr=1e-3,1e-4", "optim.lr=1e-3,1e-4: add -m to run each value, or write optim.lr=[1e-3,1e-4]"),
     "interpolation": ("optim.lr=${nope}", "optim.lr: Interpolation key 'nope' not found"),
-    "null_model": ("model=null", "model: null is not a choice; choices: gpt2, small, teaching."),
+    "null_model": ("model=null", "model: null is not a choice; choices: encoder_small, gpt2, "),
     "number_as_choice": ("optim=3", "optim: 3 is not a choice; choices: adamw, muon, sgd."),
     "equals_in_a_value": (
         "outputs=a=b",

@@ -31,18 +31,21 @@ def node(folder: Path, **changes) -> dict:
 
 
 def folders(cache: Path) -> list[str]:
-    return sorted(p.name for p in cache.iterdir() if not p.name.endswith(".lock"))
+    """Everything in a cache but locks and notes of where a known source lies."""
+    return sorted(p.name for p in cache.iterdir() if not p.name.endswith((".lock", ".key")))
 
 
 def test_an_encoded_set_is_complete_and_memory_mapped(tmp_path):
     data = prepare(node(tmp_path), tmp_path / "cache")
     (key,) = folders(tmp_path / "cache")
     files = sorted(p.name for p in (tmp_path / "cache" / key).iterdir())
-    assert files == ["meta.json", "tokenizer.json", "train.npy", "val.npy"]
-    assert all(isinstance(ids, np.memmap) and ids.dtype == np.uint16 for ids in data.parts.values())
+    arrays = [f"{part}.text.{kind}.npy" for part in ("train", "val") for kind in ("ends", "ids")]
+    assert files == ["meta.json", "tokenizer.json", *arrays]
+    assert all(isinstance(part.ids, np.memmap) and part.ids.dtype == np.uint16 for part in data.parts.values())
+    assert all(isinstance(part.columns["text"].ends, np.memmap) for part in data.parts.values())
     text = (tmp_path / "text.txt").read_text(encoding="utf-8")
-    assert "".join(data.tokenizer.decode(ids.tolist()) for ids in data.parts.values()) == text
-    assert sum(data.n_bytes.values()) == len(text)
+    assert "".join(data.tokenizer.decode(part.ids.tolist()) for part in data.parts.values()) == text
+    assert sum(part.n_bytes for part in data.parts.values()) == len(text)
 
 
 def test_every_document_ends_with_the_end_token_if_there_is_one(tmp_path):
@@ -52,7 +55,7 @@ def test_every_document_ends_with_the_end_token_if_there_is_one(tmp_path):
     for specials, expected in ((["eos"], [1, 2, 0, 1, 2, 0]), ([], [0, 1, 0, 1])):
         tokenizer = {"name": "char", "specials": specials}
         data = prepare(node(tmp_path, tokenizer=tokenizer, **choice), tmp_path / "cache")
-        assert data.parts["train"].tolist() == expected
+        assert data.parts["train"].ids.tolist() == expected
 
 
 def test_a_second_call_reads_what_the_first_has_written(tmp_path, monkeypatch):
@@ -61,7 +64,10 @@ def test_a_second_call_reads_what_the_first_has_written(tmp_path, monkeypatch):
     second = prepare(node(tmp_path), tmp_path / "cache")
     assert second.fingerprint == first.fingerprint
     assert second.report == first.report
-    np.testing.assert_array_equal(second.parts["train"], first.parts["train"])
+    assert second.labels == first.labels
+    for name, part in first.parts.items():
+        np.testing.assert_array_equal(second.parts[name].ids, part.ids)
+        np.testing.assert_array_equal(second.parts[name].columns["text"].ends, part.columns["text"].ends)
 
 
 def test_what_does_not_change_the_ids_shares_one_set(tmp_path):
@@ -106,7 +112,7 @@ def test_a_folder_that_a_killed_process_left_is_not_taken_for_a_set(tmp_path):
     whole = prepare(node(tmp_path), tmp_path / "cache")
     (key,) = folders(tmp_path / "cache")
     (tmp_path / "cache" / key).rename(tmp_path / "cache" / f".{key}-left")
-    (tmp_path / "cache" / f".{key}-left" / "val.npy").unlink()
+    (tmp_path / "cache" / f".{key}-left" / "val.text.ids.npy").unlink()
     assert prepare(node(tmp_path), tmp_path / "cache").report == whole.report
 
 
@@ -147,10 +153,10 @@ def test_the_tokenizer_sees_the_training_part_only(tmp_path):
 def test_other_text_is_encoded_with_a_vocabulary_that_is_there(tmp_path):
     tokenizer = prepare(node(tmp_path), tmp_path / "cache").tokenizer
     (tmp_path / "other.txt").write_text("ab cd xyz", encoding="utf-8")
-    data = encode_with(tokenizer, node(tmp_path, val=str(tmp_path / "other.txt")))
+    data = encode_with(tokenizer, (), node(tmp_path, val=str(tmp_path / "other.txt")))
     assert list(data.parts) == ["val"]
-    assert tokenizer.decode(data.parts["val"].tolist()) == "ab cd "
-    assert data.n_bytes == {"val": 9}
+    assert tokenizer.decode(data.parts["val"].ids.tolist()) == "ab cd "
+    assert data.parts["val"].n_bytes == 9
 
 
 def test_a_cache_that_cannot_be_written_is_refused(tmp_path):
@@ -163,4 +169,5 @@ def test_the_notes_of_a_set_are_json(tmp_path):
     prepare(node(tmp_path), tmp_path / "cache")
     (key,) = folders(tmp_path / "cache")
     meta = json.loads((tmp_path / "cache" / key / "meta.json").read_text(encoding="utf-8"))
-    assert sorted(meta) == ["fingerprint", "n_bytes", "report"]
+    assert sorted(meta) == ["fingerprint", "labels", "parts", "report"]
+    assert meta["parts"]["val"] == {"kind": "documents", "n_bytes": meta["report"]["val_bytes"], "columns": ["text"]}

@@ -20,5 +20,5 @@ def test_tiny_shakespeare_has_the_published_sizes(tmp_path):
     data = prepare(node, tmp_path)
     assert data.tokenizer.vocab_size == 65
     # nanoGPT, data/shakespeare_char/readme.md.
-    assert {name: len(ids) for name, ids in data.parts.items()} == {"train": 1_003_854, "val": 111_540}
-    assert data.tokenizer.decode(data.parts["train"][:14].tolist()) == "First Citizen:"
+    assert {name: len(part.ids) for name, part in data.parts.items()} == {"train": 1_003_854, "val": 111_540}
+    assert data.tokenizer.decode(data.parts["train"].ids[:14].tolist()) == "First Citizen:"

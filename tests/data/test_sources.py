@@ -1,3 +1,4 @@
+import gzip
 import sysconfig
 from pathlib import Path
 
@@ -22,7 +23,39 @@ REFUSED = {
         "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8; convert the file or set data.encoding",
     ),
     "binary": (b"\x80\x00", "text.txt", "data.train: {folder}/text.txt, line 1: byte 0x80 is not utf-8; convert"),
+    "only_a_mark": (b"\xef\xbb\xbf", "text.txt", "data.train: {folder}/text.txt is empty"),
+    "no_gzip": (
+        b"text",
+        "text.txt.gz",
+        "data.train: {folder}/text.txt.gz is no gzip file, or a damaged one: Not a gzipped file (b'te')",
+    ),
+    "cut_gzip": (
+        gzip.compress(b"text " * 99)[:-9],
+        "text.txt",
+        "data.train: {folder}/text.txt is no gzip file, or a damaged one: Compressed file ended before",
+    ),
+    "damaged_gzip": (
+        gzip.compress(b"text " * 99)[:-8] + b"\0" * 8,
+        "text.txt",
+        "data.train: {folder}/text.txt is no gzip file, or a damaged one: CRC check failed",
+    ),
+    "mangled_gzip": (
+        gzip.compress(b"text " * 99)[:10] + b"\xff" * 20,
+        "text.txt",
+        "data.train: {folder}/text.txt is no gzip file, or a damaged one: Error -3 while decompressing data",
+    ),
+    "latin1_gzip": (
+        gzip.compress(LATIN1),
+        "text.txt",
+        "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8;",
+    ),
     "one_letter": (b"x", "text.txt", "data.train: nothing left to train on after splitting 1 files; set data.val"),
+}
+PAGE = " = Title = \n\nOne.\u2028Two.\nThree.\n \t\n\nFour.\n"
+UNITS = {
+    "file": ("file", (PAGE,)),
+    "line": ("line", (" = Title = ", "One.\u2028Two.", "Three.", "Four.")),
+    "paragraph": ("paragraph", (" = Title = ", "One.\u2028Two.\nThree.", "Four.")),
 }
 STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
 FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
@@ -40,10 +73,15 @@ def read(train, **options) -> Corpus:
 
 @pytest.mark.parametrize(("content", "name", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_cannot_be_used_is_named(tmp_path, content, name, message):
-    write(tmp_path / "text.txt", content)
+    write(tmp_path / (name if name.endswith(".gz") else "text.txt"), content)
     with pytest.raises(DataError) as error:
         read(f"{tmp_path}/{name}")
     assert str(error.value).startswith(message.format(folder=tmp_path, cwd=Path.cwd()))
+
+
+def test_an_empty_list_names_no_file():
+    with pytest.raises(DataError, match=r"^data\.train: the list is empty; name at least one file$"):
+        read([])
 
 
 def test_the_key_of_the_bad_file_is_named(tmp_path):
@@ -112,6 +150,49 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "text.txt", "0123456789")
     assert read("~/text.txt").train == ("012345678",)
+
+
+def test_a_gzipped_file_and_a_byte_order_mark_change_nothing(tmp_path):
+    text = "one two\nthree four\n"
+    plain = read(write(tmp_path / "plain.txt", text))
+    variants = {
+        "packed.txt.gz": gzip.compress(text.encode()),
+        "packed": gzip.compress(text.encode()),
+        "mark.txt": b"\xef\xbb\xbf" + text.encode(),
+        "both.gz": gzip.compress(b"\xef\xbb\xbf" + text.encode()),
+    }
+    for name, content in variants.items():
+        assert read(write(tmp_path / name, content)) == plain
+    # A mark that is not at the start is a character of the text.
+    assert read(write(tmp_path / "inside.txt", text.replace("two", "\ufefftwo"))) != plain
+
+
+@pytest.mark.parametrize(("unit", "documents"), UNITS.values(), ids=UNITS)
+def test_a_document_is_a_file_a_line_or_a_paragraph(tmp_path, unit, documents):
+    path = write(tmp_path / "text.txt", PAGE)
+    corpus = read(path, val=path, test=path, unit=unit)
+    assert corpus.train == corpus.val == corpus.test == documents
+    assert corpus.report == {"files_read": 1, "files_kept": 1} | ({"lines_empty": 3} if unit == "line" else {})
+
+
+def test_of_one_file_the_last_lines_validate_and_none_is_cut(tmp_path):
+    path = write(tmp_path / "text.txt", "".join(f"line {i}\n\n" for i in range(10)))
+    for unit in ("line", "paragraph"):
+        assert read(path, unit=unit, val_fraction=0.2).val == ("line 8", "line 9")
+        assert len(read(path, unit=unit, val_fraction=0.01).val) == 1
+        assert len(read(path, unit=unit, val_fraction=0.99).train) == 1
+    with pytest.raises(
+        DataError, match=r"^data\.train: nothing left to validate on after splitting 1 files; set data\.val$"
+    ):
+        read(write(tmp_path / "one.txt", "one line\n\n"), unit="line")
+
+
+def test_of_several_files_whole_ones_validate_whatever_a_document_is(tmp_path):
+    for i in range(40):
+        write(tmp_path / f"{i}.txt", f"{i} a\n{i} b\n")
+    whole, lines = read(f"{tmp_path}/*.txt"), read(f"{tmp_path}/*.txt", unit="line")
+    for part in ("train", "val"):
+        assert lines.parts()[part] == tuple(line for text in whole.parts()[part] for line in text.splitlines())
 
 
 def test_windows_line_ends_change_nothing(tmp_path):

@@ -1,5 +1,7 @@
 """Invariances of a whole model, as functions: the tests apply them to good models and to broken ones."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -89,3 +91,31 @@ def check_shift(model: Transformer) -> None:
     """Only distances count: moving the whole input changes nothing."""
     places = torch.arange(4).expand(2, 4)
     close(model(ids(), position_ids=places + 9).logits, model(ids(), position_ids=places).logits, atol=ATOL)
+
+
+def check_packed_documents(
+    model: Transformer,
+    documents: Sequence[int] = (0, 0, 0, 1, 1, 1, 1, 2, 2),
+    places: Sequence[int] = (0, 1, 2, 0, 1, 2, 3, 0, 1),
+) -> None:
+    """Documents of 3, 4 and 2 tokens in one row, the last of them padding, are as if alone."""
+    row, other = ids(2, 9).split(1)
+    mask = torch.tensor([[1] * 7 + [0] * 2])
+    packed = {"position_ids": torch.tensor([places]), "document_ids": torch.tensor([documents])}
+    logits = model(row, mask, **packed).logits
+    close(logits[:, :3], model(row[:, :3]).logits, atol=ATOL)
+    close(logits[:, 3:7], model(row[:, 3:7]).logits, atol=ATOL)
+    both = {name: value.expand(2, 9) for name, value in packed.items()}
+    close(model(torch.cat((row, other)), mask.expand(2, 9), **both).logits[:1, :7], logits[:, :7], atol=ATOL)
+
+
+def check_logits_at(model: Transformer) -> None:
+    tokens, chosen = ids(), torch.tensor([[0, 1, 1, 0], [0, 0, 0, 1]])
+    expected = model(tokens).logits[chosen.bool()]
+    close(model(tokens, logits_at=chosen.bool()).logits, expected, atol=ATOL)
+    close(model(tokens, logits_at=chosen).logits, expected, atol=ATOL)  # a mask of whole numbers, too
+
+
+def check_bidirectional(model: Transformer) -> None:
+    size = future_gradients(model)
+    assert (size > 0).all(), f"not every token sees every other: {size}"

@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from tests.model import checks
+from tests.model.broken import (
+    AveragesTheBatch,
+    CountsFromTheStart,
+    DividesByNothing,
+    LooksAhead,
+    Restless,
+    ScoresDifferences,
+    SumsOverTheBatch,
+)
 from tests.tiny import close, ids, model
-from tfexp.components.base import FeedForward, Position
 from tfexp.registry import names, register, resolve
 
 POSITIONS, SCORES, NORMS, PLACEMENTS, FEEDFORWARDS = map(
@@ -26,6 +34,8 @@ CHECKS = [
     checks.check_batch_mates,
     checks.check_explicit_positions,
     checks.check_blocked_rows,
+    checks.check_packed_documents,
+    checks.check_logits_at,
 ]
 
 
@@ -98,55 +108,26 @@ def test_h18_a_model_in_half_precision_is_near_the_full_one(position, form, dtyp
     close(out.double(), expected, atol={torch.bfloat16: 1.0, torch.float16: 0.1}[dtype])
 
 
+@pytest.mark.parametrize("architecture", ["encoder", "decoder"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_packed_row_without_its_documents_is_seen(position, architecture):
+    with pytest.raises(AssertionError, match="not close"):
+        checks.check_packed_documents(model(position=position, architecture=architecture), documents=[0] * 9)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_packed_row_whose_positions_run_on_is_seen_by_absolute_ones_only(position):
+    def check():
+        checks.check_packed_documents(model(position=position), places=list(range(9)))
+
+    if "absolute" in resolve("position", position).gives:
+        with pytest.raises(AssertionError, match="not close"):
+            check()
+    else:
+        check()
+
+
 # --- models that are known to break each ---------------------------------------------------------
-
-
-class LooksAhead(FeedForward):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def forward(self, x):
-        return x.flip(1)
-
-
-class AveragesTheBatch(FeedForward):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def forward(self, x):
-        return x - x.mean(dim=0, keepdim=True)
-
-
-class CountsFromTheStart(Position):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def embed(self, x, positions):
-        return x + torch.arange(x.shape[1], dtype=x.dtype).view(1, -1, 1) * torch.arange(x.shape[2])
-
-
-class SumsOverTheBatch(Position):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def embed(self, x, positions):
-        return x + torch.arange(x.shape[2]) * positions.to(x.dtype).mean()
-
-
-class DividesByNothing(FeedForward):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def forward(self, x):
-        return x / x[1:].sum().sub(x[1:].sum())
-
-
-class Restless(FeedForward):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def forward(self, x):
-        return torch.nn.functional.dropout(x, 0.5, training=True)
 
 
 BROKEN = [
@@ -157,6 +138,8 @@ BROKEN = [
     (checks.check_batch_mates, "feedforward", AveragesTheBatch),
     (checks.check_explicit_positions, "position", SumsOverTheBatch),
     (checks.check_blocked_rows, "feedforward", DividesByNothing),
+    (checks.check_packed_documents, "feedforward", LooksAhead),
+    (checks.check_logits_at, "head", ScoresDifferences),
     (checks.check_deterministic, "feedforward", Restless),
     (checks.check_shift, "position", SumsOverTheBatch),
 ]
@@ -164,7 +147,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("check", "slot", "broken"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
 def test_a_broken_model_is_seen(scratch_registry, check, slot, broken):
-    register(slot, "broken")(broken)
+    register(slot, "broken", gives={"token_logits"} if slot == "head" else ())(broken)
     with pytest.raises(AssertionError):
         check(model(**{slot: "broken"}))
 

@@ -1,5 +1,7 @@
 """What a description refuses, and the sizes that it fills in."""
 
+import copy
+
 import pytest
 import torch
 
@@ -30,8 +32,36 @@ REFUSED = {
     "kv_heads": ({"n_heads": 4, "n_kv_heads": 3}, "model.n_kv_heads: must divide n_heads=4, got 3"),
     "more_kv_heads_than_heads": ({"n_kv_heads": 4}, "model.n_kv_heads: must divide n_heads=2, got 4"),
 }
+MASK = torch.ones(2, 4, dtype=torch.bool)
+CLASSIFIER = {"architecture": "encoder", "head": "classification", "n_labels": 2}
+UNREAD = {
+    "target_of_a_decoder": (
+        {},
+        {"decoder_input_ids": ids()},
+        "decoder_input_ids: a model with architecture=decoder and head=lm does not read it; leave it out",
+    ),
+    "mask_of_a_target_of_an_encoder": (
+        {"architecture": "encoder"},
+        {"decoder_attention_mask": MASK},
+        "decoder_attention_mask: a model with architecture=encoder and head=lm does not read it; leave it out",
+    ),
+    "documents_of_two_sides": (
+        {"architecture": "encoder_decoder"},
+        {"decoder_input_ids": ids(), "document_ids": ids()},
+        "document_ids: a model with architecture=encoder_decoder and head=lm does not read it; leave it out",
+    ),
+    "positions_of_a_classifier": (
+        CLASSIFIER,
+        {"logits_at": MASK},
+        "logits_at: a model with architecture=encoder and head=classification does not read it; leave it out",
+    ),
+}
 BUILD_REFUSED = {
     "no_vocabulary": ({"vocab_size": None}, "model.vocab_size: null means the tokenizer's; set it to build without"),
+    "no_labels": (
+        {"head": "classification"},
+        "model.n_labels: null means the data's; set it to build without data",
+    ),
     "odd_rope": ({"head_dim": 5, "position": "rope"}, "position=rope rotates pairs: head_dim must be even, got 5"),
 }
 
@@ -134,6 +164,38 @@ def test_h10_a_negative_position_does_not_wrap_around():
 def test_other_positions_go_beyond_the_trained_length(position):
     assert "extrapolates" in resolve("position", position).gives
     assert model(position=position)(ids(1, 40)).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_h10_each_side_names_the_position_that_is_too_short(side):
+    made = model(architecture="encoder_decoder", encoder={"position": "learned"}, decoder={"position": "learned"})
+    tokens = {"source": (ids(1, 17), ids(1, 4)), "target": (ids(1, 4), ids(1, 17))}[side]
+    with pytest.raises(DataError, match="input of 17 tokens is longer than the 16 positions of position=learned"):
+        made(tokens[0], decoder_input_ids=tokens[1])
+
+
+def test_a_copy_of_a_model_knows_its_positions():
+    made = model(architecture="encoder_decoder", position="learned")
+    twin = copy.deepcopy(made)
+    assert torch.equal(twin(ids(), decoder_input_ids=ids()).logits, made(ids(), decoder_input_ids=ids()).logits)
+    with pytest.raises(DataError, match="of position=learned"):
+        twin(ids(1, 17), decoder_input_ids=ids())
+
+
+# --- arguments --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("changes", "arguments", "message"), UNREAD.values(), ids=UNREAD)
+def test_an_argument_that_would_be_ignored_is_refused(changes, arguments, message):
+    with pytest.raises(DataError) as error:
+        model(**changes)(ids(), **arguments)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("arguments", [{}, {"decoder_attention_mask": MASK}], ids=["nothing", "mask_alone"])
+def test_an_encoder_decoder_needs_a_target(arguments):
+    with pytest.raises(DataError, match=r"^decoder_input_ids: an encoder-decoder needs the target so far"):
+        model(architecture="encoder_decoder")(ids(), **arguments)
 
 
 def test_a_registry_error_is_not_a_config_error():

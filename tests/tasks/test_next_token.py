@@ -9,9 +9,9 @@ from torch import nn
 from tests.tiny import close, ids, model
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.blocks import EvalBlocks
-from tfexp.tasks.base import Task, count_scored, mean_metrics
+from tfexp.tasks.base import EVAL_TOKENS, Task, count_scored, mean_metrics
 from tfexp.tasks.next_token import NextToken
-from tfexp.training.evaluate import EVAL_TOKENS, evaluate, prefixed
+from tfexp.training.evaluate import evaluate, prefixed
 
 LN2 = math.log(2)
 # (sums over a part, its bytes) -> loss, perplexity, bits per byte; by hand.

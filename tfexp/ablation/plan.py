@@ -108,7 +108,7 @@ def make_plan(overrides: Sequence[str], config_dir: str | None = None) -> Plan:
     _check_free(study, own)
     outputs = Path(str(plain["outputs"]))
     folder = outputs / "studies" / study.name
-    _check_metric(study, str(plain["task"]["name"]))
+    _check_metric(study, compose_tree([*study.base, *own], config_dir))
     _make_folder(folder / "cells")
     cells, pruned = [], {}
     for variant in study.all_variants():
@@ -171,8 +171,9 @@ def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: P
     )
 
 
-def _check_metric(study: Study, task: str) -> None:
-    measured = [f"val/{name}" for name in create("task", check_choice("task", task, "task"), {}).metric_names]
+def _check_metric(study: Study, tree: DictConfig) -> None:
+    task = create("task", check_choice("task", OmegaConf.to_container(tree.task, resolve=True), "task"), {})
+    measured = [f"val/{name}" for name in task.metric_names]
     if study.metric not in measured:
         raise ConfigError(f"ablation.metric: '{study.metric}' is not measured; {nearest(study.metric, measured)}")
 

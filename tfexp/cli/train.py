@@ -44,9 +44,13 @@ def train_one(config: DictConfig) -> str:
     if config.get("ablation"):
         raise ConfigError("ablation: tfexp train runs one config; use: tfexp ablate ablation=...")
     record = run_config(freeze(config))
-    best = record.summary()["best"]
+    summary = record.summary()
+    best, monitor = summary["best"], summary["monitor"]
     reused = " (complete already; nothing was trained)" if record.reused else ""
-    show(f"{record.folder}: val/loss {best['val/loss']:.4f} at step {best['step']}{reused}")
+    show(f"{record.folder}: {monitor} {best[monitor]:.4f} at step {best['step']}{reused}")
+    for title, values in (("final", summary["final"]), ("test", summary.get("test")), ("floors", summary["floors"])):
+        if values:
+            show(f"{title}: " + ", ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "step"))
     name = record.hash if config.outputs == RunSettings.outputs else shlex.quote(str(record.folder))
     show(f"next: tfexp generate {name}    or: tfexp report {name}")
     return str(record.folder)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tfexp.components.base import AttentionContext, note, recording
+from tfexp.components.dropout import dropout as drop
 
 Form = Literal["auto", "plain", "fused"]
 
@@ -51,7 +52,7 @@ def attend_with_logits(logits: Tensor, value: Tensor, context: AttentionContext,
     n_batch, n_heads, n_queries, n_keys = logits.shape
     flops = 2 * n_batch * n_heads * n_queries * n_keys * value.shape[-1]
     weights = note("weights", _softmax(logits, context))
-    out = note("heads", functional.dropout(weights, dropout, dropout > 0).to(value.dtype) @ value, flops)
+    out = note("heads", drop(weights, dropout).to(value.dtype) @ value, flops)
     return out if context.blocked is None else out.masked_fill(context.blocked, 0.0)
 
 
@@ -84,7 +85,7 @@ def _plain(
     logits = logits.view(n_batch, n_heads, n_queries, n_keys)
     note("scores", logits, 2 * logits.numel() * width)
     weights = note("weights", _softmax(logits, context))  # (B, H, T, S)
-    weights = functional.dropout(weights, dropout, dropout > 0)
+    weights = drop(weights, dropout)
     grouped_weights = weights.reshape(n_batch, n_groups, -1, n_keys).to(value.dtype)
     out = (grouped_weights @ value).view(n_batch, n_heads, n_queries, value.shape[-1])
     return note("heads", out, 2 * logits.numel() * value.shape[-1])

@@ -12,12 +12,11 @@ from omegaconf.errors import OmegaConfBaseException
 import tfexp
 from tfexp.config.hardware import has_bfloat16
 from tfexp.config.settings import RunSettings
-from tfexp.data.corpus import Source
-from tfexp.data.tokenization import DEFAULT_SPECIALS
-from tfexp.errors import ConfigError, nearest
+from tfexp.data.tokenization import DEFAULT_SPECIALS, Special
+from tfexp.errors import ConfigError
 from tfexp.files import fingerprint
 from tfexp.model.spec import ModelSpec
-from tfexp.registry import check_node, common_fields, create, discover, names, resolve
+from tfexp.registry import check_node, common_fields, discover, resolve
 from tfexp.schema import ChoiceOf, Field, NoEffect, fields_of
 from tfexp.tasks.base import Task
 
@@ -42,16 +41,19 @@ def freeze(tree: DictConfig | Mapping[str, Any]) -> DictConfig:
         checked["trainer"]["precision"] = "bf16-mixed" if bfloat16 else "32-true"
     if checked["data"]["seq_len"] is None:
         checked["data"]["seq_len"] = spec.max_seq_len
-    task = cast(Task, create("task", checked["task"], {}))
     tokenizer = checked["data"]["tokenizer"]
     if tokenizer.get("specials", ()) is None:
-        tokenizer["specials"] = [*DEFAULT_SPECIALS, *task.specials]
+        tokenizer["specials"] = usual_specials(checked["task"]["name"])
     _check_across(checked)
-    _check_task(task, checked, spec)
     frozen = OmegaConf.create(checked)
     OmegaConf.set_readonly(frozen, True)
     OmegaConf.set_struct(frozen, True)
     return frozen
+
+
+def usual_specials(task: str) -> list[Special]:
+    """The special tokens of a vocabulary where `data.tokenizer.specials` is null."""
+    return [*DEFAULT_SPECIALS, *cast(type[Task], resolve("task", task).target).specials]
 
 
 def to_plain(config: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
@@ -95,31 +97,6 @@ def _check_across(config: Mapping[str, Any]) -> None:
         raise ConfigError("outputs: expected a folder, got an empty name")
     if trainer["devices"] > 1:
         raise ConfigError("trainer.devices: this version trains a run on one device; set trainer.devices=1")
-
-
-def _check_task(task: Task, config: Mapping[str, Any], spec: ModelSpec) -> None:
-    """Refuse a model or data that the task cannot use."""
-    component, head = resolve("task", config["task"]["name"]), spec.component("head")
-    name = component.name
-    if spec.architecture not in task.architectures:
-        raise ConfigError(
-            f"model.architecture: task={name} trains {' or '.join(task.architectures)}, got '{spec.architecture}'"
-        )
-    for trait in sorted(component.needs - head.gives):
-        fitting = [n for n in names("head") if trait in resolve("head", n).gives]
-        raise ConfigError(
-            f"model.head: task={name} needs '{trait}', which '{head.name}' does not give; use {' or '.join(fitting)}"
-        )
-    source = cast(Source, create("data", config["data"], {}))
-    if source.kind not in task.reads:
-        raise ConfigError(
-            f"data: task={name} reads {' or '.join(task.reads)}, and data={config['data']['name']} has {source.kind}"
-        )
-    monitor = config["trainer"]["monitor"]
-    if monitor is not None and monitor.removesuffix("_subset") not in task.metric_names:
-        raise ConfigError(
-            f"trainer.monitor: task={name} measures no '{monitor}'; {nearest(monitor, task.metric_names)}"
-        )
 
 
 def _without_no_effect(node: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Examples as arrays: rows of ids end to end, memory-mapped, and how a corpus becomes them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -29,7 +29,12 @@ class Ragged:
         return len(self.ends)
 
     def __getitem__(self, row: int) -> np.ndarray:
+        if not 0 <= row < len(self.ends):
+            raise IndexError(row)
         return self.ids[self.ends[row - 1] if row else 0 : self.ends[row]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[row] for row in range(len(self)))
 
     @property
     def lengths(self) -> np.ndarray:

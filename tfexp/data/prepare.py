@@ -22,6 +22,7 @@ from tfexp.files import fingerprint, write_json, write_text
 from tfexp.registry import create
 
 CACHE_VERSION = 3  # of the layout below
+DAMAGED = (OSError, ValueError, KeyError, DataError)  # what loading raises of a set that is not there or not whole
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,17 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
         cache: Folder of all encoded sets.
     """
     _make_folder(cache)
-    known = _known_key(data, cache)
+    recipe: TokenizerRecipe = create("tokenizer", data["tokenizer"], {})
+    stamp, of_tokenizer = create("data", data, {}).stamp(), recipe.fingerprint()
+    known = None if stamp is None else cache / f".{_name_of(data, stamp, of_tokenizer)}.key"
     if known is not None and known.is_file():
         try:
             return _load(cache / known.read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError, DataError):  # damaged, or swept away
+        except DAMAGED:
             known.unlink(missing_ok=True)
-    corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), _state_of_files(data))
+    corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), object() if stamp is None else stamp)
+    if of_tokenizer is not None:
+        source_fingerprint = fingerprint([source_fingerprint, of_tokenizer])
     key = fingerprint(
         {
             "layout": CACHE_VERSION,
@@ -72,28 +77,26 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
     with FileLock(cache / f".{key}.lock"):
         try:
             found = _load(folder)
-        except (OSError, ValueError, KeyError, DataError):  # not there yet, or damaged
+        except DAMAGED:
             shutil.rmtree(folder, ignore_errors=True)
-            _encode(corpus, source_fingerprint, data["tokenizer"], folder)
+            _encode(corpus, source_fingerprint, recipe, folder)
             found = _load(folder)
     if known is not None:
         write_text(known, key)
     return found
 
 
-def _known_key(data: Mapping[str, Any], cache: Path) -> Path | None:
-    """The file that holds the cache's key for this source as it is now; None if the source cannot tell."""
-    stamp = create("data", data, {}).stamp()
-    if stamp is None:
-        return None
+def _name_of(data: Mapping[str, Any], stamp: str, of_tokenizer: str | None) -> str:
+    """A name for what a source and a tokenizer give as they are now: their keys, their stamps and tfexp's code."""
     code = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))))
-    name = {"data": data, "stamp": stamp, "code": code.hexdigest(), "tokenizers": tokenizers.__version__}
-    return cache / f".{fingerprint(name)[:16]}.key"
+    names = {"data": data, "stamp": stamp, "tokenizer": of_tokenizer, "code": code.hexdigest()}
+    return fingerprint({**names, "tokenizers": tokenizers.__version__})[:16]
 
 
 def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str, Any]) -> PreparedData:
     """The evaluation parts of a source, encoded with a vocabulary and classes that are there already."""
-    corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), _state_of_files(data))
+    stamp = create("data", data, {}).stamp()
+    corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), object() if stamp is None else stamp)
     recipe: TokenizerRecipe = create("tokenizer", data["tokenizer"], {})
     parts = {
         name: encode_part(name, rows, recipe, tokenizer, labels)
@@ -104,20 +107,10 @@ def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str
 
 
 @lru_cache(maxsize=2)
-def _read(data: str, state: tuple[Any, ...]) -> tuple[Corpus, str]:
-    """Examples of a source; read once per process as long as the files named stay as they are."""
+def _read(data: str, stamp: object) -> tuple[Corpus, str]:
+    """Examples of a source; read once per process as long as its stamp stays as it is."""
     corpus: Corpus = create("data", json.loads(data), {}).read()
     return corpus, corpus.fingerprint()
-
-
-def _state_of_files(data: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = [n for key in ("train", "val", "test") for n in _listed(data.get(key))]
-    paths = [Path(n).expanduser() for n in names]
-    return tuple((str(p), p.stat().st_mtime_ns, p.stat().st_size) if p.is_file() else object() for p in paths)
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
 
 
 def _make_folder(folder: Path) -> None:
@@ -127,8 +120,7 @@ def _make_folder(folder: Path) -> None:
         raise RunError(f"outputs: cannot write to {folder}: {error.strerror or error}") from error
 
 
-def _encode(corpus: Corpus, source_fingerprint: str, choice: Mapping[str, Any], folder: Path) -> None:
-    recipe: TokenizerRecipe = create("tokenizer", choice, {})
+def _encode(corpus: Corpus, source_fingerprint: str, recipe: TokenizerRecipe, folder: Path) -> None:
     tokenizer, labels = Tokenizer(recipe.train(training_texts(corpus.train))), labels_of(corpus)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:

@@ -19,6 +19,15 @@ def find_files(patterns: str | list[str], key: str) -> list[Path]:
     return [path for pattern in listed for path in _expand(pattern, key)]
 
 
+def stamp_of_files(*patterns: str | list[str] | None) -> str | None:
+    """Path, size and time of change of every file named; None if one is not there to be asked."""
+    try:
+        paths = [path for some in patterns if some for path in find_files(some, "data")]
+        return "|".join(f"{p.resolve()}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in paths)
+    except (DataError, OSError):
+        return None
+
+
 def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     """Read one text file, gzipped or not, or say which file, line and byte cannot be read.
 

@@ -7,6 +7,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from tfexp.components.base import Attention, AttentionContext, FeedForward, NormPlacement
+from tfexp.components.dropout import Dropout
 
 SUBLAYERS = ("attention", "feedforward")
 SUBLAYERS_WITH_CROSS = ("attention", "cross_attention", "feedforward")
@@ -49,7 +50,7 @@ class Block(nn.Module):
         super().__init__()
         self.attention, self.feedforward, self.placement = attention, feedforward, placement
         self.cross_attention = cross_attention
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: Tensor, context: AttentionContext, memory: Memory | None = None) -> Tensor:
         sublayers: dict[str, Callable[[Tensor], Tensor]] = {"attention": partial(self._attend, context=context)}

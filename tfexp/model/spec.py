@@ -63,7 +63,8 @@ class ModelSpec:
             One component each; pooling serves heads that score sequences.
         cross_attention: Of a decoder's layers to the encoder's output; null = as `attention`.
         encoder, decoder: Overrides of the shared choices for one side.
-        layers: Overrides by slice: `{where: "::2", side: decoder, attention: {...}}`; later ones win.
+        layers: Overrides by slice: `{where: "::2", side: decoder, attention: {...}}`. Each changes what the
+            shared choices, its side and earlier entries made of a layer; the later one wins.
     """
 
     architecture: Architecture = "decoder"

@@ -1,6 +1,6 @@
 """A model as a table: each operation of a forward pass with its shape, parameters and FLOPs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from tfexp.components.base import set_recorder
+from tfexp.components.base import Score, set_recorder
 from tfexp.errors import ConfigError
 from tfexp.model.count import ParameterCount, count_parameters, forward_flops, meta_model
 from tfexp.model.spec import ModelSpec
@@ -99,22 +99,31 @@ def summary_table(summary: Summary) -> Table:
 def _recording(model: nn.Module, operations: list[Operation]) -> Iterator[None]:
     """Collect a row for each leaf module and each noted result, in the order of the pass."""
     path_of = {id(module): path for path, module in model.named_modules()}
-    open_paths: list[str] = [""]
+    # A score is no module's forward: its maps are part of what attention notes for the scores.
+    in_scores = {id(m) for score in model.modules() if isinstance(score, Score) for m in score.modules()}
+    open_modules: list[nn.Module] = [model]
     counted: set[int] = set()
 
+    def newly(parameters: Iterable[nn.Parameter]) -> int:
+        own = {id(p): p.numel() for p in parameters if id(p) not in counted}
+        counted.update(own)
+        return sum(own.values())
+
     def enter(module: nn.Module, inputs: Any) -> None:
-        open_paths.append(path_of[id(module)])
+        open_modules.append(module)
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> None:
-        path = open_paths.pop()
-        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
-        counted.update(id(p) for p in own)
+        open_modules.pop()
+        own = newly(module.parameters(recurse=False))
         if isinstance(output, Tensor) and (own or isinstance(module, nn.Linear)):
-            flops = 2 * output.numel() * module.in_features if isinstance(module, nn.Linear) else 0
-            operations.append(Operation(path, tuple(output.shape), sum(p.numel() for p in own), flops))
+            flops = 0 if id(module) in in_scores else _linear_flops(module, output)
+            operations.append(Operation(path_of[id(module)], tuple(output.shape), own, flops))
 
     def note(name: str, value: Tensor, flops: int) -> None:
-        operations.append(Operation(f"{open_paths[-1]}: {name}".removeprefix(": "), tuple(value.shape), 0, flops))
+        module = open_modules[-1]
+        own = sum(newly(child.parameters()) for child in module.children() if isinstance(child, Score))
+        path = f"{path_of[id(module)]}: {name}".removeprefix(": ")
+        operations.append(Operation(path, tuple(value.shape), own, flops))
 
     handles = [m.register_forward_pre_hook(enter) for m in model.modules()]
     handles += [m.register_forward_hook(leave) for m in model.modules()]
@@ -125,3 +134,7 @@ def _recording(model: nn.Module, operations: list[Operation]) -> Iterator[None]:
         set_recorder(None)
         for handle in handles:
             handle.remove()
+
+
+def _linear_flops(module: nn.Module, output: Tensor) -> int:
+    return 2 * output.numel() * module.in_features if isinstance(module, nn.Linear) else 0

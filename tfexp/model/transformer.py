@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tfexp.components.base import AttentionContext, Embedding, Head, Pooling, Position
+from tfexp.components.dropout import Dropout
 from tfexp.errors import DataError
 from tfexp.model.block import Memory
 from tfexp.model.masks import cross_attention_context, positions_of, self_attention_context
@@ -77,8 +78,8 @@ class Transformer(nn.Module):
         self.source_position = source.position if source else None
         self.encoder, self.decoder = stacks.get("encoder"), stacks.get("decoder")
         self.head, self.pooling = head, pooling
-        self.dropout = nn.Dropout(inputs.dropout)
-        self.source_dropout = nn.Dropout(source.dropout) if source else None
+        self.dropout = Dropout(inputs.dropout)
+        self.source_dropout = Dropout(source.dropout) if source else None
         self._position_name, self._source_position_name = inputs.position_name, source.position_name if source else ""
         self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
 

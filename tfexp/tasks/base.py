@@ -1,19 +1,20 @@
 """The contract of a task, and exact sums over tokens."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.corpus import Kind
+from tfexp.data.encoded import Part, Ragged
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.data.tokenization import Special
+from tfexp.tasks.cross_entropy import summed_cross_entropy
 
 EVAL_TOKENS = 8192  # in a batch: large enough to be fast, and no knob, since it cannot change a result
 HIGHER_IS_BETTER = frozenset({"accuracy", "macro_f1", "micro_f1", "bleu", "chrf", "exact_match"})
@@ -66,6 +67,27 @@ class EvalPart:
     score: Callable[[EvalBatches], dict[str, float]]
 
 
+@dataclass(frozen=True)
+class Prompts:
+    """Texts that a trained model is to answer.
+
+    Args:
+        texts: As they were given.
+        data: The tokenizer and the classes of the run; no parts.
+        spec: How text becomes batches.
+        encode: Texts to rows of ids, as for training.
+    """
+
+    texts: Sequence[str]
+    data: PreparedData
+    spec: DataSpec
+    encode: Callable[[Sequence[str]], Ragged]
+
+    def as_part(self, kind: Kind, columns: dict[str, Ragged]) -> PreparedData:
+        """The texts as a part named `prompts`."""
+        return replace(self.data, parts={"prompts": Part(kind, columns)})
+
+
 class Task:
     """What is trained: batches, a loss for a batch, sums for an evaluation, metrics from the sums."""
 
@@ -103,6 +125,10 @@ class Task:
         """What the summary says of an evaluation besides its metrics, such as a confusion matrix."""
         return {}
 
+    def answers(self, model: nn.Module, prompts: "Prompts") -> list[dict[str, Any]] | None:
+        """What a trained model says to texts, one answer each with its `text`; None = it continues them."""
+        return None
+
     def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
         """What simple methods reach on the validation part: what a model must beat to have learned something."""
         return {}
@@ -116,8 +142,7 @@ def is_better(metric: str, value: float, than: float) -> bool:
 
 def token_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """Summed cross-entropy in nats over the labels that are scored; logits (..., V), labels (...)."""
-    flat = logits.reshape(-1, logits.shape[-1]).float()  # (N, V)
-    return cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
+    return summed_cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), smoothing)
 
 
 def token_sums(logits: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from tfexp.batch import Batch
 from tfexp.data.buckets import EvalBuckets, TrainBuckets
-from tfexp.data.encoded import Part
+from tfexp.data.encoded import Part, Ragged
 from tfexp.data.examples import LabelledExamples, select
 from tfexp.data.floors import majority
 from tfexp.data.prepare import PreparedData
@@ -17,7 +18,7 @@ from tfexp.data.spec import DataSpec
 from tfexp.errors import DataError
 from tfexp.registry import register
 from tfexp.schema import Range
-from tfexp.tasks.base import EVAL_TOKENS, LossSum, Task, ratio
+from tfexp.tasks.base import EVAL_TOKENS, LossSum, Prompts, Task, ratio
 
 
 @register("task", "classification", needs={"sequence_logits"})
@@ -87,6 +88,27 @@ class Classification(Task):
         if self.multi_label:
             return {"labels": list(labels)}
         return {"labels": list(labels), "confusion": sums["confusion"].long().tolist()}
+
+    def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
+        none = Ragged(np.zeros(0, np.int64), np.zeros(len(prompts.texts), np.int64))
+        data = prompts.as_part("labelled", {"text": prompts.encode(prompts.texts), "labels": none})
+        examples = LabelledExamples(data.parts["prompts"], data.tokenizer, prompts.spec.length, len(data.labels))
+        batches = EvalBuckets(examples, EVAL_TOKENS)
+        logits = torch.cat([model(**batches[k].inputs()).logits.float() for k in range(len(batches))])
+        rows = torch.empty_like(logits).index_copy_(0, torch.from_numpy(batches.order()), logits)  # as they were given
+        if self.multi_label:
+            return [self._several(row.sigmoid(), data.labels) for row in rows]
+        return [self._one(row.softmax(-1), data.labels) for row in rows]
+
+    @staticmethod
+    def _one(row: Tensor, labels: tuple[str, ...]) -> dict[str, Any]:
+        share, which = row.max(dim=-1)
+        return {"text": labels[int(which)], "probability": float(share)}
+
+    @staticmethod
+    def _several(row: Tensor, labels: tuple[str, ...]) -> dict[str, Any]:
+        chosen = [label for label, share in zip(labels, row.tolist(), strict=True) if share >= 0.5]
+        return {"text": ",".join(chosen), "probabilities": dict(zip(labels, row.tolist(), strict=True))}
 
     def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
         columns = [data.parts[name].columns["labels"] for name in ("val", "train")]

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from tfexp.batch import IGNORE, Batch
@@ -13,7 +14,7 @@ from tfexp.data.floors import ngram_entropies
 from tfexp.data.masking import MaskedEval, MaskedTrain, Masking, OneByOne
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
-from tfexp.data.tokenization import Special
+from tfexp.data.tokenization import Special, special_text
 from tfexp.data.words import word_flags
 from tfexp.errors import ConfigError
 from tfexp.registry import register
@@ -22,6 +23,7 @@ from tfexp.tasks.base import (
     EVAL_TOKENS,
     EvalPart,
     LossSum,
+    Prompts,
     Task,
     count_scored,
     ratio,
@@ -104,6 +106,25 @@ class MaskedLM(Task):
         ids = part.data.parts[part.name].ids[: self.pseudo_perplexity]
         batches = OneByOne(ids, part.spec.length, max(1, EVAL_TOKENS // part.spec.length), self._masking(part.data))
         return {"pseudo_perplexity": part.score(batches)["perplexity"]}
+
+    def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
+        """Fill every `<mask>` of a text with its most probable token."""
+        return [self._filled(model, text, prompts) for text in prompts.texts]
+
+    def _filled(self, model: nn.Module, text: str, prompts: Prompts) -> dict[str, Any]:
+        masking, tokenizer = self._masking(prompts.data), prompts.data.tokenizer
+        pieces = text.split(special_text("mask"))
+        rows = prompts.encode(pieces)
+        ids = [masking.mask_id] * (len(pieces) - 1)
+        joined = [i for row, mask in zip(rows, [*([i] for i in ids), []], strict=True) for i in (*row.tolist(), *mask)]
+        shown = torch.tensor([joined[: prompts.spec.length] or [masking.mask_id]])
+        at = shown == masking.mask_id
+        logits = model(shown, logits_at=at).logits.float()
+        logits[:, masking.special_ids.tolist()] = -torch.inf
+        probabilities, chosen = logits.softmax(-1).max(dim=-1)
+        filled = shown.masked_scatter(at, chosen)[0].tolist()
+        fillings = [tokenizer.decode([i]) for i in chosen.tolist()]
+        return {"text": tokenizer.decode(filled), "fillings": fillings, "probabilities": probabilities.tolist()}
 
     def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
         return ngram_entropies(np.asarray(data.parts["val"].ids))

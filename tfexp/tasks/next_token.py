@@ -31,6 +31,7 @@ from tfexp.tasks.base import (
 )
 
 EXAMPLES: dict[Kind, type[Examples]] = {"pairs": PromptExamples, "tagged": TaggedExamples}
+NO_LENGTHS: list[int] = []
 
 
 @register("task", "next_token", needs={"token_logits"})
@@ -54,8 +55,8 @@ class NextToken(Task):
     architectures = ("decoder",)
     metric_names: ClassVar[tuple[str, ...]] = ("loss", "perplexity", "bits_per_byte", "accuracy", "exact_match")
 
-    def __init__(self, *, extrapolate: list[Annotated[int, Range(ge=1)]] | None = None) -> None:
-        self.extrapolate = extrapolate or []
+    def __init__(self, *, extrapolate: list[Annotated[int, Range(ge=1)]] = NO_LENGTHS) -> None:
+        self.extrapolate = extrapolate
 
     def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBatches:
         part = data.parts["train"]

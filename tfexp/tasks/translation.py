@@ -20,6 +20,7 @@ from tfexp.tasks.base import (
     EVAL_TOKENS,
     EvalPart,
     LossSum,
+    Prompts,
     Task,
     count_scored,
     token_loss,
@@ -133,6 +134,14 @@ class Translation(Task):
             ids = translate(model, source.to(device), mask, _ends(data), limit, self.n_beams, self.length_penalty)
             found |= {row: data.tokenizer.decode(target) for row, target in zip(these, ids, strict=True)}
         return [found[row] for row in rows]
+
+    def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
+        columns = {"source": prompts.encode(prompts.texts), "target": prompts.encode([""] * len(prompts.texts))}
+        data = prompts.as_part("pairs", columns)
+        full = [row for row, text in enumerate(prompts.texts) if text.strip()]  # nothing is the answer to nothing
+        found = self.targets(cast(Transformer, model), data, "prompts", prompts.spec, full) if full else []
+        texts = dict(zip(full, found, strict=True))
+        return [{"text": texts.get(row, "")} for row in range(len(prompts.texts))]
 
     def _share(self, vocab_size: int) -> float:
         # torch spreads its share over all tokens; over the others alone it takes this much of it.

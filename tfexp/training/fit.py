@@ -166,6 +166,7 @@ def _summary(
         "status": "complete",
         "final": evaluator.last,
         "best": evaluator.best,
+        "monitor": evaluator.monitor,
         "checkpoint_rule": _checkpoint_rule(evaluator.monitor),
         **_test_metrics(config, val, module, record),
         "floors": task.floors(data, val.spec),

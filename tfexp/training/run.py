@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from tfexp.config.freeze import freeze, run_hash, to_plain
+from tfexp.config.task import check_task
 from tfexp.data.prepare import PreparedData, prepare
 from tfexp.data.spec import DataSpec
 from tfexp.errors import ConfigError, DivergedError
@@ -45,6 +46,7 @@ def plan_run(config: DictConfig) -> PlannedRun:
         ConfigError: The model cannot be built; found before the data are touched.
         DataError: The text is missing, unreadable or too short; found before a run's folder is made.
     """
+    check_task(config)
     spec = _spec(config)
     meta_model(replace(spec, vocab_size=spec.vocab_size or 1, n_labels=spec.n_labels or 1))
     outputs = Path(config.outputs)

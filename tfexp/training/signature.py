@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import tfexp
+from tfexp.config.freeze import usual_specials
+from tfexp.data.tokenization import Special
 from tfexp.registry import resolve
 
 
@@ -14,7 +16,7 @@ def signature(config: Mapping[str, Any]) -> str:
     parts = {
         "task": config["task"]["name"],
         "data": config["data"]["name"],
-        "tok": _choice("tokenizer", config["data"]["tokenizer"]),
+        "tok": _choice("tokenizer", config["data"]["tokenizer"], null_specials=usual_specials(config["task"]["name"])),
         "emb": _choice("embedding", model["embedding"]),
         "pos": _choice("position", model["position"]),
         "attn": _choice("attention", model["attention"]),
@@ -57,9 +59,13 @@ def tags(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{slot}:{v['name']}" for slot, v in config["model"].items() if isinstance(v, Mapping) and "name" in v)
 
 
-def _choice(slot: str, node: Mapping[str, Any], keep: tuple[str, ...] = ()) -> str:
+def _choice(
+    slot: str, node: Mapping[str, Any], keep: tuple[str, ...] = (), null_specials: list[Special] | None = None
+) -> str:
     """`rope[base=500000]`: the name, with the keys that differ from the constructor's defaults."""
     defaults = {field.name: field.default for field in resolve(slot, node["name"]).fields}
+    if null_specials and defaults.get("specials", ()) is None:
+        defaults["specials"] = null_specials  # what a frozen config says in place of null
     changed = [f"{k}={_value(node[k])}" for k in defaults if k in keep or not _same(node[k], defaults[k])]
     return node["name"] + (f"[{','.join(changed)}]" if changed else "")
 

@@ -3,9 +3,9 @@
 from typing import Literal
 
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from tfexp.components.base import Activation, FeedForward, Linear, activate, in_compute_dtype, note
+from tfexp.components.dropout import Dropout
 from tfexp.registry import register
 
 
@@ -38,7 +38,7 @@ class GLU(FeedForward):
     ) -> None:
         super().__init__()
         self.activation: Activation | Literal["sigmoid", "none"] = activation
-        self.dropout = hidden_dropout
+        self.dropout = Dropout(hidden_dropout)
         self.gate = Linear(d_model, d_ff, bias)
         self.inner = Linear(d_model, d_ff, bias)
         self.outer = Linear(d_ff, d_model, bias, role="residual")
@@ -55,4 +55,4 @@ class GLU(FeedForward):
         elif self.activation != "none":
             gate = activate(self.activation, gate)
         hidden = note("gated", gate * self.inner(x))
-        return self.outer(dropout(hidden, self.dropout, self.training))
+        return self.outer(self.dropout(hidden))

@@ -1,9 +1,9 @@
 """Two linear maps with an activation between."""
 
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from tfexp.components.base import Activation, FeedForward, Linear, activate, note
+from tfexp.components.dropout import Dropout
 from tfexp.registry import register
 
 
@@ -29,10 +29,10 @@ class MLP(FeedForward):
     ) -> None:
         super().__init__()
         self.activation: Activation = activation
-        self.dropout = hidden_dropout
+        self.dropout = Dropout(hidden_dropout)
         self.inner = Linear(d_model, d_ff, bias)
         self.outer = Linear(d_ff, d_model, bias, role="residual")
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = note(self.activation, activate(self.activation, self.inner(x)))
-        return self.outer(dropout(hidden, self.dropout, self.training))
+        return self.outer(self.dropout(hidden))

@@ -5,6 +5,7 @@ from typing import Annotated
 from torch import Tensor, nn
 
 from tfexp.components.base import Head, Linear
+from tfexp.components.dropout import Dropout
 from tfexp.errors import ConfigError
 from tfexp.registry import register
 from tfexp.schema import Range
@@ -40,7 +41,7 @@ class ClassificationHead(Head):
     ) -> None:
         super().__init__()
         self.hidden = nn.Sequential(Linear(d_model, d_model, bias), nn.Tanh()) if hidden else nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.project = Linear(d_model, n_labels, bias, role="logits")
 
     def tie(self, weight: nn.Parameter) -> None:

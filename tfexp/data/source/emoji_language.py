@@ -1,6 +1,7 @@
 """Which language an emoji's name is in."""
 
 from collections import Counter
+from importlib.metadata import version
 from typing import Annotated
 
 from tfexp.data.corpus import Corpus, Labelled, Source, split_by_name
@@ -36,6 +37,9 @@ class EmojiLanguage(Source):
     ) -> None:
         check_languages(languages, "data.languages", at_least=2)
         self.languages, self.val_fraction = languages, val_fraction
+
+    def stamp(self) -> str:
+        return version("emoji")
 
     def read(self) -> Corpus:
         table = emoji_names(self.languages, "data.languages")

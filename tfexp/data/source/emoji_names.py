@@ -1,5 +1,6 @@
 """English names of emoji into other languages."""
 
+from importlib.metadata import version
 from typing import Annotated
 
 from tfexp.data.corpus import Corpus, Pair, Source, split_by_name
@@ -34,6 +35,9 @@ class EmojiNames(Source):
         if "en" in targets:
             raise ConfigError("data.targets: en is the language of the sources; name others")
         self.targets, self.val_fraction = targets, val_fraction
+
+    def stamp(self) -> str:
+        return version("emoji")
 
     def read(self) -> Corpus:
         table = emoji_names(["en", *self.targets], "data.targets").values()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from tfexp.data.corpus import Corpus, Pair, Source
 from tfexp.data.parts import Place, ReadPart, assemble
-from tfexp.data.reading import find_files, read_text, split_lines
+from tfexp.data.reading import find_files, read_text, split_lines, stamp_of_files
 from tfexp.errors import ConfigError, DataError
 from tfexp.registry import register
 from tfexp.schema import NO_EFFECT, Range
@@ -41,6 +41,9 @@ class ParallelFiles(Source):
         for key, paths in (("train", train), ("val", val), ("test", test)):
             if paths is not None and len(paths) != 2:
                 raise ConfigError(f"data.{key}: expected [source file, target file], got {len(paths)} paths")
+
+    def stamp(self) -> str | None:
+        return stamp_of_files(self.train, self.val, self.test)
 
     def read(self) -> Corpus:
         train = self._part("data.train", self.train)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from tfexp.data.columns import OF_FILE, Columns, Name, Record, Roles, collect
 from tfexp.data.corpus import Corpus, Source
 from tfexp.data.parts import Place, ReadPart, assemble
-from tfexp.data.reading import find_files, read_text
+from tfexp.data.reading import find_files, read_text, stamp_of_files
 from tfexp.data.tables import Format, format_of, records_of
 from tfexp.errors import ConfigError, nearest
 from tfexp.registry import register
@@ -86,6 +86,9 @@ class TableFiles(Source):
         )
         self.kind = self.roles.kind
         self.pattern = None if pattern is None else _compiled(pattern, format, self.roles)
+
+    def stamp(self) -> str | None:
+        return stamp_of_files(self.train, self.val, self.test)
 
     def read(self) -> Corpus:
         train = self._part("train", self.train)

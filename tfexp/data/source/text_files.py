@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Annotated, Literal
 
 from tfexp.data.corpus import Corpus, Source, split_by_name, split_tail
-from tfexp.data.reading import find_files, read_text, split_lines
+from tfexp.data.reading import find_files, read_text, split_lines, stamp_of_files
 from tfexp.errors import DataError
 from tfexp.registry import register
 from tfexp.schema import NO_EFFECT, Range
@@ -43,6 +43,9 @@ class TextFiles(Source):
         self.train, self.val, self.test = train, val, test
         self.val_fraction, self.encoding = val_fraction, encoding
         self.unit: Unit = unit
+
+    def stamp(self) -> str | None:
+        return stamp_of_files(self.train, self.val, self.test)
 
     def read(self) -> Corpus:
         files = self._files(self.train, "data.train")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
 
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tfexp.data.tokenization import Special, Tokenizer, TokenizerRecipe, byte_names, read_backend, special_template
 from tfexp.errors import DataError, nearest
 from tfexp.registry import register
+from tfexp.schema import NO_EFFECT
 
 SPELLINGS: dict[Special, tuple[str, ...]] = {
     "pad": ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>"),
@@ -49,7 +50,7 @@ class FileTokenizer(TokenizerRecipe):
     def __init__(
         self,
         *,
-        path: str,
+        path: Annotated[str, NO_EFFECT],
         pad: str | None = None,
         unk: str | None = None,
         bos: str | None = None,
