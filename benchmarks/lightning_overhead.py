@@ -26,6 +26,7 @@ from train_step import SIZES, Size
 from tfexp.config.compose import compose
 from tfexp.config.freeze import to_plain
 from tfexp.data.blocks import TrainBlocks
+from tfexp.data.encoded import Part, Ragged
 from tfexp.data.prepare import PreparedData
 from tfexp.data.tokenization import Tokenizer
 from tfexp.model.build import build_model
@@ -65,8 +66,11 @@ def setting(size: Size, precision: str, steps: int) -> Any:
 def data_of(size: Size) -> PreparedData:
     ids = np.random.default_rng(0).integers(0, size.vocab_size, 200_000).astype(np.uint16)
     tokenizer = Tokenizer(LibraryTokenizer(models.WordLevel({str(i): i for i in range(size.vocab_size)}, "0")))
-    parts = {"train": ids, "val": ids[: size.seq_len + 1]}
-    return PreparedData(tokenizer, parts, {name: len(part) for name, part in parts.items()}, "random", {})
+    rows = {"train": ids, "val": ids[: size.seq_len + 1]}
+    parts = {
+        name: Part("documents", {"text": Ragged(row, np.array([len(row)]))}, len(row)) for name, row in rows.items()
+    }
+    return PreparedData(tokenizer, parts, (), "random", {})
 
 
 def fitted(config: Any, data: PreparedData, warm_up: int) -> float:
@@ -96,7 +100,7 @@ def bare(config: Any, data: PreparedData, warm_up: int) -> float:
     optimizer = create("optim", plain["optim"], {"model": model})
     schedule = create("schedule", plain["schedule"], {"max_steps": config.trainer.max_steps, "d_model": 0})
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
-    blocks = TrainBlocks(data.parts["train"], config.data.seq_len, config.data.batch_size, 0, config.data.sampling)
+    blocks = TrainBlocks(data.parts["train"].ids, config.data.seq_len, config.data.batch_size, 0, config.data.sampling)
     batches = iter(train_loader(blocks, 0, 0))
     start = 0.0
     for step in range(config.trainer.max_steps):

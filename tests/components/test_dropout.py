@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.tiny import normal
-from tfexp.components.dropout import LEVELS, Dropout, dropout
+from tfexp.components.dropout import LEVELS, Dropout, TokenDropout, dropout
 
 N = 200_000
 RATES = [0.1, 0.3, 0.5, 0.9]
@@ -54,6 +54,15 @@ def test_draws_come_from_the_global_generator():
         draws.append(dropout(torch.ones(100), 0.5))
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
+
+
+def test_whole_tokens_are_dropped():
+    torch.manual_seed(0)
+    out = TokenDropout(0.25)(torch.ones(50, 40, 8))
+    assert torch.equal(out.amin(-1), out.amax(-1))
+    assert abs((out[..., 0] == 0).double().mean().item() - 0.25) <= 5 * (0.1875 / 2000) ** 0.5
+    assert torch.equal(out[out != 0], torch.full_like(out[out != 0], 1 / 0.75))
+    assert TokenDropout(0.25).eval()(out) is out
 
 
 def test_nothing_happens_in_evaluation_or_at_rate_0():

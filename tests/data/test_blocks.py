@@ -4,8 +4,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.prepared import prepared
 from tfexp.batch import IGNORE
-from tfexp.data.blocks import EvalBlocks, TrainBlocks
+from tfexp.data.blocks import EvalBlocks, TrainBlocks, next_token_batch
+from tfexp.data.masking import MaskedEval, Masking
 from tfexp.errors import DataError
 
 IDS = np.arange(1, 101, dtype=np.uint16)  # every token says where it stood
@@ -100,3 +102,49 @@ def test_only_the_end_of_the_last_block_is_filled():
     assert (batch.input_ids >= 0).all()
     with pytest.raises(IndexError):
         blocks[1]
+
+
+def test_h25_a_line_shorter_than_a_block_is_refused_in_training_and_one_short_block_in_evaluation():
+    # Never an epoch without end, and never one without a batch.
+    data = prepared(["only five tokens are here"])
+    ids = data.parts["train"].ids
+    with pytest.raises(DataError, match=r"^data\.seq_len: a block of 16 needs 17 tokens, but the training part has 6$"):
+        train(seq_len=16, ids=ids)
+    blocks = EvalBlocks(ids, 16, 4, 25)
+    assert len(blocks) == 1
+    assert blocks[0].labels[0].tolist() == [*ids[1:].tolist(), *[IGNORE] * 11]
+    masked = MaskedEval(ids, 16, 4, 25, Masking(0.15, 0.8, 0.1, 0, np.arange(4), 9))
+    assert len(masked) == 1
+    assert masked[0].attention_mask.sum() == 6
+
+
+# A row, and where its positions and documents begin anew: the end of a document (9) begins the next one.
+PACKED = {
+    "in_the_middle": ([1, 2, 9, 3, 4, 5], [0, 1, 0, 1, 2], [0, 0, 1, 1, 1]),
+    "at_the_start": ([9, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4], [1, 1, 1, 1, 1]),
+    "twice": ([9, 9, 3, 9, 5, 6], [0, 0, 1, 0, 1], [1, 2, 2, 3, 3]),
+    "never": ([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4], [0, 0, 0, 0, 0]),
+    "as_the_last_label": ([1, 2, 3, 4, 5, 9], [0, 1, 2, 3, 4], [0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize(("row", "positions", "documents"), PACKED.values(), ids=PACKED)
+def test_inside_documents_positions_and_documents_start_anew(row, positions, documents):
+    batch = next_token_batch(np.array([row, [1] * 6]), 9)
+    assert batch.position_ids.tolist() == [positions, [0, 1, 2, 3, 4]]
+    assert batch.document_ids.tolist() == [documents, [0] * 5]
+    across = next_token_batch(np.array([row]), None)
+    assert across.position_ids is across.document_ids is None
+    assert torch.equal(across.input_ids, batch.input_ids[:1])
+    assert torch.equal(across.labels, batch.labels[:1])
+
+
+@pytest.mark.parametrize("sampling", ["blocks", "windows"])
+def test_every_block_knows_its_documents(sampling):
+    ids = np.where(np.arange(100) % 10 == 9, 9, 1)
+    blocks = [TrainBlocks(ids, 12, 4, 0, sampling, boundary=9), EvalBlocks(ids, 12, 4, 0, boundary=9)]
+    for batch in (made[k] for made in blocks for k in range(2)):
+        begins = batch.input_ids == 9
+        assert (batch.position_ids[begins] == 0).all()
+        assert (batch.position_ids < 10).all()
+        assert torch.equal(batch.document_ids.diff(dim=1) == 1, begins[:, 1:])

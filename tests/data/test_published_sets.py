@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.data.test_shakespeare import FOLDER
+from tests.real_data import FOLDER
 from tfexp.data.corpus import Corpus, Pair
 from tfexp.registry import check_choice, create
 

@@ -1,17 +1,16 @@
 """SCAN against the published files, where they are there, and against a second reading of its commands."""
 
 import gzip
-import os
 from collections import Counter
 
 import pytest
 
-from tests.runs import ROOT
+from tests.real_data import FOLDER as DATA
 from tfexp.data.corpus import Pair
 from tfexp.data.source.scan import Scan, commands
 from tfexp.errors import ConfigError
 
-FOLDER = (ROOT / os.environ.get("TFEXP_TEST_DATA", "tests/no_data")).resolve() / "scan"
+FOLDER = DATA / "scan"
 published = pytest.mark.skipif(not FOLDER.is_dir(), reason="no scan folder below TFEXP_TEST_DATA")
 SIZES = {  # distinct training commands, test commands, longest output of each: as published; and who validates
     "simple": (16_728, 4_182, 48, 48, 836),

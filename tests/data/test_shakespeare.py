@@ -1,15 +1,13 @@
 """Tiny Shakespeare as nanoGPT prepares it; the text is not part of the repository."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT
+from tests.real_data import FOLDER
 from tfexp.data.prepare import prepare
 from tfexp.registry import check_choice
 
-FOLDER = (ROOT / os.environ.get("TFEXP_TEST_DATA", "../shared/data")).resolve()
 TEXT = next((p for p in (FOLDER / "tinyshakespeare").glob("*.txt") if p.stat().st_size == 1_115_394), Path("none"))
 
 

@@ -1,6 +1,5 @@
 """Words, WordPiece and unigram pieces against what a few lines of Python make of the definition."""
 
-import os
 from collections import Counter
 from itertools import combinations
 from math import exp, log, prod
@@ -12,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.test_tokenizers import HUGS, tokens, trained, vocabulary
-from tests.runs import ROOT
+from tests.real_data import FOLDER as DATA
 from tfexp.data.tokenization import SPACE, byte_names
 from tfexp.data.tokenizer import unigram
 from tfexp.errors import ConfigError, DataError
 
-DATA = (ROOT / os.environ.get("TFEXP_TEST_DATA", "tests/no_data")).resolve()
 MOSES = DATA / "multi30k" / "tok" / "test_2016_flickr.lc.norm.tok.de"
 WORDS = "b b b c c c a a d <eos> <unk> <unk>"
 KEPT_WORDS = {

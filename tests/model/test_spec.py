@@ -24,7 +24,7 @@ REFUSED = {
     "architecture": ({"architecture": "decodr"}, "got 'decodr'; did you mean 'decoder'?"),
     "dropout_of_one": ({"dropout": {"hidden": 1.0}}, "model.dropout.hidden: must be >= 0 and < 1, got 1.0"),
     "dropout_site": ({"dropout": {"attn": 0.1}}, "model.dropout.attn: unknown key; did you mean 'attention'?"),
-    "dropout_none": ({"dropout": "None"}, "keys (embedding, attention, residual, hidden), got 'None'"),
+    "dropout_none": ({"dropout": "None"}, "keys (token, embedding, attention, residual, hidden), got 'None'"),
     "heads": (
         {"n_heads": 3},
         "model.n_heads: d_model=8 is not divisible by n_heads=3; use 2 heads or set model.head_dim",

@@ -18,7 +18,7 @@ from tfexp.model.count import count_parameters, flops_per_token, meta_model
 from tfexp.model.spec import ModelSpec
 from tfexp.registry import check_choice, create
 from tfexp.training.record import Record
-from tfexp.training.run import plan_run
+from tfexp.training.run import PlannedRun, plan_run
 from tfexp.training.signature import signature
 
 PLAN_VERSION = 1  # of plan.json, documented in docs/records.md
@@ -149,15 +149,17 @@ def _cells(study: Study, variant: Variant, own: Sequence[str], folder: Path, con
     for seed in study.seed_list():
         tree.seed, tree.study = seed, study.name
         planned = plan_run(freeze(tree))
-        yield _cell(variant.name, seed, planned.config, planned.record, folder)
+        yield _cell(variant.name, seed, planned, folder)
 
 
-def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: Path) -> Cell:
+def _cell(variant: str, seed: int, planned: PlannedRun, folder: Path) -> Cell:
+    config, record = planned.config, planned.record
     file = folder / "cells" / f"{record.hash}.yaml"
     write_text(file, OmegaConf.to_yaml(config))
     plain = to_plain(config)
     model = meta_model(ModelSpec.from_config(plain["model"]))
-    trainer, data = plain["trainer"], plain["data"]
+    length, tokens = planned.usual_batch()
+    trainer = plain["trainer"]
     return Cell(
         variant=variant,
         seed=seed,
@@ -166,8 +168,8 @@ def _cell(variant: str, seed: int, config: DictConfig, record: Record, folder: P
         config_file=os.fspath(file),
         signature=signature(plain),
         parameters=count_parameters(model).total,
-        flops_per_token=flops_per_token(model, data["seq_len"]),
-        tokens=trainer["max_steps"] * trainer["accumulate"] * data["batch_size"] * data["seq_len"],
+        flops_per_token=flops_per_token(model, length),
+        tokens=trainer["max_steps"] * trainer["accumulate"] * tokens,
     )
 
 

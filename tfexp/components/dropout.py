@@ -33,6 +33,15 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
 
+class TokenDropout(Dropout):
+    """Zero whole tokens (B, T, D) in training, and scale the rest."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0.0:
+            return x
+        return x * dropout(x.new_ones(*x.shape[:-1], 1), self.rate)  # (B, T, 1)
+
+
 def dropout(x: Tensor, rate: float) -> Tensor:
     """Dropout in training, drawing from the device's global generator."""
     if rate == 0.0:

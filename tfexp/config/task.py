@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from tfexp.config.freeze import to_plain
 from tfexp.data.corpus import Source
 from tfexp.errors import ConfigError, IncompatibleError, nearest
-from tfexp.model.spec import ModelSpec
+from tfexp.model.spec import SIDES, ModelSpec
 from tfexp.registry import create, names, resolve
 from tfexp.tasks.base import Task
 
@@ -38,8 +38,19 @@ def check_task(config: DictConfig) -> None:
         raise ConfigError(
             f"data: task={name} reads {' or '.join(task.reads)}, and data={plain['data']['name']} has {source.kind}"
         )
-    monitor = plain["trainer"]["monitor"]
-    if monitor is not None and monitor.removesuffix("_subset") not in task.metric_names:
+    monitor, measured = plain["trainer"]["monitor"], task.monitors(source.kind)
+    if monitor is not None and monitor not in measured:
         raise ConfigError(
-            f"trainer.monitor: task={name} measures no '{monitor}'; {nearest(monitor, task.metric_names)}"
+            f"trainer.monitor: not every evaluation of task={name} measures '{monitor}'; {nearest(monitor, measured)}"
+        )
+    _check_length(task, name, plain["data"]["seq_len"], spec)
+
+
+def _check_length(task: Task, name: str, seq_len: int, spec: ModelSpec) -> None:
+    longest, stack = task.longest_input(seq_len), spec.stack_spec(SIDES[spec.architecture][-1])
+    position = stack.component("position")
+    if longest > stack.max_seq_len and "extrapolates" not in position.gives:
+        raise IncompatibleError(
+            f"model.max_seq_len: task={name} evaluates on {longest} tokens, and position={position.name} has only "
+            f"{stack.max_seq_len} positions; raise it to {longest}"
         )

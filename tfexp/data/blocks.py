@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tfexp.batch import IGNORE, Batch
 from tfexp.errors import DataError
@@ -125,9 +126,15 @@ def next_token_batch(rows: np.ndarray, boundary: int | None) -> Batch:
     tokens = torch.from_numpy(rows.astype(np.int64))
     # Filled places are never scored and, being last, never seen by a scored one.
     inputs, labels = tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+    positions, documents = inside_documents(tokens[:, :-1], boundary)
+    return Batch(inputs, labels, position_ids=positions, document_ids=documents)
+
+
+def inside_documents(tokens: Tensor, boundary: int | None) -> tuple[Tensor | None, Tensor | None]:
+    """Positions that start anew at each document, and its number, each (B, T); None = attention goes across."""
     if boundary is None:
-        return Batch(inputs, labels)
-    begins = tokens[:, :-1] == boundary  # (B, T)
-    places = torch.arange(inputs.shape[1]).expand_as(inputs)
+        return None, None
+    begins = tokens == boundary  # (B, T)
+    places = torch.arange(tokens.shape[1]).expand_as(tokens)
     starts = torch.where(begins, places, 0).cummax(dim=1).values
-    return Batch(inputs, labels, position_ids=places - starts, document_ids=begins.cumsum(dim=1))
+    return places - starts, begins.cumsum(dim=1)

@@ -6,7 +6,7 @@ every epoch, and the batches are shuffled.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -52,10 +52,11 @@ class TrainBuckets:
         return float(self.examples.lengths.mean())
 
     def padding_share(self) -> float:
-        """The part of all places in the batches of an epoch that holds padding."""
-        lengths = np.sort(self.examples.lengths)
-        places = (np.diff(self._cuts) * lengths[self._cuts[1:] - 1]).sum()
-        return 1 - float(lengths.sum() / places)
+        """The part of all places in the batches of the first epoch that holds padding."""
+        order, _ = _epoch(self, 0)
+        sides = [lengths[order] for lengths in self.examples.sides()]
+        places = sum((np.diff(self._cuts) * np.maximum.reduceat(side, self._cuts[:-1])).sum() for side in sides)
+        return 1 - float(sum(side.sum() for side in sides) / places)
 
 
 @lru_cache(maxsize=4)
@@ -76,7 +77,8 @@ def cut(lengths: np.ndarray, batch_size: int, batch_tokens: int | None) -> np.nd
     cuts, start = [0], 0
     while start < n:
         # The longest of rows start .. end - 1 is the last: (end - start) * its length must fit.
-        costs = (np.arange(start, n) - start + 1) * lengths[start:]
+        candidates = lengths[start : start + batch_tokens // max(1, int(lengths[start])) + 1]
+        costs = np.arange(1, len(candidates) + 1) * candidates
         start += max(1, int(np.searchsorted(costs, batch_tokens, side="right")))
         cuts.append(start)
     return np.array(cuts)
@@ -97,13 +99,12 @@ class EvalBuckets:
     batch_size: int | None = None
 
     def __len__(self) -> int:
-        return len(self._cuts()) - 1
+        return len(self._cuts) - 1
 
     def __getitem__(self, index: int) -> Batch:
         if index >= len(self):
             raise IndexError(index)
-        cuts = self._cuts()
-        return self.examples.batch(self.order()[cuts[index] : cuts[index + 1]])
+        return self.examples.batch(self._order[self._cuts[index] : self._cuts[index + 1]])
 
     @property
     def n_bytes(self) -> int:
@@ -111,8 +112,13 @@ class EvalBuckets:
 
     def order(self) -> np.ndarray:
         """The examples in the order of the batches."""
+        return self._order
+
+    @cached_property
+    def _order(self) -> np.ndarray:
         return np.argsort(self.examples.lengths, kind="stable")
 
+    @cached_property
     def _cuts(self) -> np.ndarray:
         lengths = np.sort(self.examples.lengths)
         if self.batch_size is not None:

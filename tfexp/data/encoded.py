@@ -84,8 +84,8 @@ def training_texts(rows: Sequence[Row]) -> list[str]:
 def labels_of(corpus: Corpus) -> tuple[str, ...]:
     """The classes of the training part, in order: by value if all are whole numbers, else as text."""
     labels = {label for row in corpus.train if isinstance(row, Labelled) for label in row.labels}
-    if all(label.lstrip("-").isdecimal() for label in labels):
-        return tuple(sorted(labels, key=int))
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))  # 1 and 01 are two labels of one value
     return tuple(sorted(labels))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,12 @@ class Examples:
         rows: Which rows of the part these are.
         lengths: Tokens of each of these rows, as it will stand in a batch: of a pair, the longer side.
         n_overlong: Rows that did not fit.
+
+    Raises:
+        DataError: Rows of `seq_len` tokens have room for special tokens alone, or for nothing that is predicted.
     """
+
+    shortest: ClassVar[int] = 1  # the least `seq_len`: the special tokens of an example and one of its own
 
     part: Part
     tokenizer: Tokenizer
@@ -35,7 +40,16 @@ class Examples:
     n_overlong: int = field(init=False)
 
     def __post_init__(self) -> None:
-        full = self._full_lengths()
+        if self.seq_len < self.shortest:
+            raise DataError(
+                f"data.seq_len: an example of this task needs at least {self.shortest} tokens, got {self.seq_len}"
+            )
+        full, first = self._full_lengths(), self._first_scored()
+        if (first >= self.seq_len).all():
+            raise DataError(
+                f"data.seq_len: in none of {len(full)} examples is one of the first {self.seq_len} tokens to be "
+                f"predicted; raise it to more than {int(first.min())}, and model.max_seq_len with it"
+            )
         object.__setattr__(self, "rows", np.arange(len(full)))
         object.__setattr__(self, "lengths", np.minimum(full, self.seq_len))
         object.__setattr__(self, "n_overlong", int((full > self.seq_len).sum()))
@@ -52,8 +66,16 @@ class Examples:
         """A batch of these examples, by their places among `rows`."""
         return self._collate(self.rows[which])
 
+    def sides(self) -> tuple[np.ndarray, ...]:
+        """Tokens of each of the rows, for each sequence that a row becomes."""
+        return (self.lengths,)
+
     def _full_lengths(self) -> np.ndarray:
         raise NotImplementedError
+
+    def _first_scored(self) -> np.ndarray:
+        """Where in each row of the part the first prediction is made."""
+        return np.zeros(len(self.part), dtype=np.int64)
 
     def _collate(self, rows: np.ndarray) -> Batch:
         raise NotImplementedError
@@ -74,6 +96,7 @@ class LabelledExamples(Examples):
     """
 
     n_labels: int = 0
+    shortest: ClassVar[int] = 3
 
     def _full_lengths(self) -> np.ndarray:
         return self.part.columns["text"].lengths + 2
@@ -94,6 +117,12 @@ class LabelledExamples(Examples):
 
 class PairExamples(Examples):
     """For an encoder-decoder: `source <eos>`; `<bos> target` in, `target <eos>` out."""
+
+    shortest: ClassVar[int] = 2
+
+    def sides(self) -> tuple[np.ndarray, ...]:
+        columns = self.part.columns
+        return tuple(np.minimum(columns[c].lengths[self.rows] + 1, self.seq_len) for c in ("source", "target"))
 
     def _full_lengths(self) -> np.ndarray:
         columns = self.part.columns
@@ -122,6 +151,9 @@ class PromptExamples(Examples):
     def _full_lengths(self) -> np.ndarray:
         return self.part.columns["source"].lengths + self.part.columns["target"].lengths + 1
 
+    def _first_scored(self) -> np.ndarray:
+        return self.part.columns["source"].lengths
+
     def _collate(self, rows: np.ndarray) -> Batch:
         begin, end = self._special("bos"), self._special("eos")
         inputs, labels = [], []
@@ -137,6 +169,14 @@ class TaggedExamples(Examples):
 
     def _full_lengths(self) -> np.ndarray:
         return self.part.columns["text"].lengths
+
+    def _first_scored(self) -> np.ndarray:
+        labels = self.part.columns["labels"]
+        places = np.flatnonzero(labels.ids != IGNORE)  # of all rows, end to end
+        rows, at = np.unique(np.searchsorted(labels.ends, places, side="right"), return_index=True)
+        first = np.full(len(labels), np.iinfo(np.int64).max)
+        first[rows] = places[at] - (labels.ends - labels.lengths)[rows]
+        return first
 
     def _collate(self, rows: np.ndarray) -> Batch:
         text, labels = ([self.part.columns[c][r][: self.seq_len] for r in rows] for c in ("text", "labels"))

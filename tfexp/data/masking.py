@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tfexp.batch import IGNORE, Batch
-from tfexp.data.blocks import TrainBlocks
+from tfexp.data.blocks import TrainBlocks, inside_documents
 from tfexp.errors import DataError
 from tfexp.streams import numpy_stream
 
@@ -27,7 +27,8 @@ class Masking:
         special_ids: Never chosen, never put in as random tokens.
         vocab_size: Of the tokenizer.
         words: (2, V) bool: a token begins a word, a token stands alone; None = tokens are chosen one by
-            one, else whole words are.
+            one, else whole words are, up to the one in which the share is reached.
+        boundary: The token that begins a document, if attention is to stay inside one; None = across.
     """
 
     rate: float
@@ -37,6 +38,7 @@ class Masking:
     special_ids: np.ndarray
     vocab_size: int
     words: np.ndarray | None = None
+    boundary: int | None = None
 
     def batch(self, rows: np.ndarray, streams: list[np.random.Generator]) -> Batch:
         """Rows (B, T), -100 where nothing stands; one stream for all, or one for each row."""
@@ -49,17 +51,30 @@ class Masking:
         inputs = np.where(chosen & (kind < self.mask_share), self.mask_id, rows)
         random = chosen & (kind >= self.mask_share) & (kind < self.mask_share + self.random_share)
         inputs = np.where(random, ordinary[(which * len(ordinary)).astype(np.int64)], inputs)
+        return self.hidden(rows, inputs, labels)
+
+    def hidden(self, rows: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> Batch:
+        """Rows as they were, as they are read, and what is to be recovered: each (B, T), -100 = nothing."""
         real = torch.from_numpy(rows != IGNORE)
         mask = None if bool(real.all()) else real
-        ids = torch.from_numpy(inputs.astype(np.int64)).clamp(min=0)
-        targets = torch.from_numpy(labels.astype(np.int64))
-        return Batch(ids, targets, mask, logits_at=targets != IGNORE, n_tokens=int(real.sum()))
+        ids, targets = torch.from_numpy(inputs.astype(np.int64)), torch.from_numpy(labels.astype(np.int64))
+        positions, documents = inside_documents(torch.from_numpy(rows.astype(np.int64)), self.boundary)
+        return Batch(
+            ids.clamp(min=0),
+            targets,
+            mask,
+            position_ids=positions,
+            document_ids=documents,
+            logits_at=targets != IGNORE,
+            n_tokens=int(real.sum()),
+        )
 
     def _choose(self, rows: np.ndarray, valid: np.ndarray, draw: np.ndarray, rounding: np.ndarray) -> np.ndarray:
         if self.rate == 0:
             return np.zeros_like(valid)
-        wanted = np.floor(self.rate * valid.sum(axis=1, keepdims=True) + rounding)
-        wanted = np.maximum(wanted, 1)  # a row without a target would teach nothing
+        n_valid = valid.sum(axis=1, keepdims=True)
+        # A row without a target would teach nothing; and a sum just below a whole number may round up to it.
+        wanted = np.floor(self.rate * n_valid + rounding).clip(1, np.maximum(n_valid, 1))
         if self.words is not None:
             # All tokens of a word draw the same number, that of its first token.
             tokens = np.maximum(rows, 0)
@@ -160,10 +175,8 @@ class OneByOne:
             start = place - place % self.seq_len
             piece = self.ids[start : start + self.seq_len]
             row[: len(piece)] = piece
-            label[place - start], row[place - start] = self.ids[place], self.masking.mask_id
-        real, targets = torch.from_numpy(rows != IGNORE), torch.from_numpy(labels)
-        ids = torch.from_numpy(rows).clamp(min=0)
-        return Batch(ids, targets, real, logits_at=targets != IGNORE, n_tokens=int(real.sum()))
+            label[place - start] = self.ids[place]
+        return self.masking.hidden(rows, np.where(labels != IGNORE, self.masking.mask_id, rows), labels)
 
     def _places(self) -> np.ndarray:
         return np.flatnonzero(~np.isin(self.ids, self.masking.special_ids))

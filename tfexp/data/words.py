@@ -2,10 +2,11 @@
 
 import json
 import unicodedata
+from typing import get_args
 
 import numpy as np
 
-from tfexp.data.tokenization import Tokenizer
+from tfexp.data.tokenization import Special, Tokenizer
 
 SPACE_BYTES = "ĠĊĉč"  # how a byte-level vocabulary writes space, newline, tab and carriage return
 METASPACE = "▁"
@@ -16,7 +17,7 @@ def word_flags(tokenizer: Tokenizer) -> np.ndarray:
     """(2, V) bool: tokens that begin a word, and tokens that are a word of their own (punctuation).
 
     A token continues the word before it unless it begins with a space, or unless one of the two is
-    punctuation. How a space is written is found from the vocabulary's pre-tokenizer; where there is
+    punctuation or a special token. How a space is written is found from the vocabulary's pre-tokenizer; where there is
     none to be found, as with whole words and single characters, every token begins a word.
     """
     settings = json.loads(tokenizer.to_json())
@@ -33,4 +34,7 @@ def word_flags(tokenizer: Tokenizer) -> np.ndarray:
             begins[index] = not token.startswith(CONTINUES)
         text = token.strip(SPACE_BYTES + METASPACE).removeprefix(CONTINUES)
         alone[index] = bool(text) and all(unicodedata.category(c)[0] in "PS" and ord(c) < 128 for c in text)
+    # A document may begin without a space after the token that ends the one before it.
+    specials = (tokenizer.special_id(name) for name in get_args(Special))
+    alone[[index for index in specials if index is not None]] = True
     return np.stack((begins, alone))

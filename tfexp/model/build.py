@@ -74,7 +74,7 @@ def _inputs(spec: ModelSpec) -> Inputs:
     available = geometry_of(spec)
     embedding: Embedding = create("embedding", spec.embedding, available)
     position: Position = create("position", spec.position, available)
-    return Inputs(embedding, position, spec.position["name"], spec.dropout.embedding)
+    return Inputs(embedding, position, spec.position["name"], spec.dropout.embedding, spec.dropout.token)
 
 
 def _build_stack(spec: ModelSpec, side: Side) -> Stack:

@@ -24,15 +24,18 @@ SLOTS_OF_A_MODEL = (*SLOTS_OF_A_LAYER, "pooling", "head", "init")
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutSpec:
-    """Four independent sites, each a rate in [0, 1).
+    """Five independent sites, each a rate in [0, 1).
 
     Args:
+        token: On whole tokens: their embedding becomes zero, their position stays (word dropout: Iyyer et
+            al., 2015; Gal and Ghahramani, 2016, arXiv:1512.05287).
         embedding: On the sum of token embedding and position.
         attention: On the attention weights.
         residual: On each sublayer's output, before the residual sum.
         hidden: Inside the feed-forward, after the activation.
     """
 
+    token: Rate = 0.0
     embedding: Rate = 0.0
     attention: Rate = 0.0
     residual: Rate = 0.0

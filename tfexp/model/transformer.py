@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tfexp.components.base import AttentionContext, Embedding, Head, Pooling, Position
-from tfexp.components.dropout import Dropout
+from tfexp.components.dropout import Dropout, TokenDropout
 from tfexp.errors import DataError
 from tfexp.model.block import Memory
 from tfexp.model.masks import cross_attention_context, positions_of, self_attention_context
@@ -39,12 +39,14 @@ class Inputs:
         position: Marks positions on embeddings, queries and keys, or scores.
         position_name: For messages.
         dropout: Rate on the sum of token embedding and position.
+        token_dropout: Rate on whole tokens, before positions are added.
     """
 
     embedding: Embedding
     position: Position
     position_name: str
     dropout: float
+    token_dropout: float = 0.0
 
 
 class Transformer(nn.Module):
@@ -78,8 +80,9 @@ class Transformer(nn.Module):
         self.source_position = source.position if source else None
         self.encoder, self.decoder = stacks.get("encoder"), stacks.get("decoder")
         self.head, self.pooling = head, pooling
-        self.dropout = Dropout(inputs.dropout)
+        self.dropout, self.token_dropout = Dropout(inputs.dropout), TokenDropout(inputs.token_dropout)
         self.source_dropout = Dropout(source.dropout) if source else None
+        self.source_token_dropout = TokenDropout(source.token_dropout) if source else None
         self._position_name, self._source_position_name = inputs.position_name, source.position_name if source else ""
         self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
 
@@ -131,10 +134,12 @@ class Transformer(nn.Module):
         assert isinstance(self.source_embedding, Embedding)
         assert isinstance(self.source_position, Position)
         assert self.source_dropout is not None
+        assert self.source_token_dropout is not None
         mask = _as_bool(attention_mask)
         self._check_length(self.source_position, self._source_position_name, input_ids, position_ids)
         positions = _positions(input_ids, mask, position_ids)
-        x = self.source_dropout(self.source_position.embed(self.source_embedding(input_ids), positions))
+        tokens = self.source_token_dropout(self.source_embedding(input_ids))  # (B, S, D)
+        x = self.source_dropout(self.source_position.embed(tokens, positions))
         context = self_attention_context(self.source_position, positions, mask, x.dtype, causal=False)
         return Memory(self.encoder(x, context), cross_attention_context(mask, x.dtype))  # (B, S, D)
 
@@ -163,7 +168,8 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, AttentionContext]:
         self._check_length(self.position, self._position_name, input_ids, position_ids)
         positions = _positions(input_ids, mask, position_ids)
-        x = self.dropout(self.position.embed(self.embedding(input_ids), positions))  # (B, T, D)
+        tokens = self.token_dropout(self.embedding(input_ids))  # (B, T, D)
+        x = self.dropout(self.position.embed(tokens, positions))
         return x, self_attention_context(self.position, positions, mask, x.dtype, causal, document_ids)
 
     def _refuse_unread(

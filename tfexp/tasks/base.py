@@ -14,6 +14,7 @@ from tfexp.data.encoded import Part, Ragged
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.data.tokenization import Special
+from tfexp.errors import ConfigError
 from tfexp.tasks.cross_entropy import summed_cross_entropy
 
 EVAL_TOKENS = 8192  # in a batch: large enough to be fast, and no knob, since it cannot change a result
@@ -97,6 +98,14 @@ class Task:
     metric_names: ClassVar[tuple[str, ...]]  # of an evaluation, without the part's name
     monitor: ClassVar[str] = "loss"  # the metric that chooses the best checkpoint
 
+    def monitors(self, kind: Kind) -> tuple[str, ...]:
+        """What every evaluation on data of this kind measures, and so can choose the best checkpoint."""
+        return self.metric_names
+
+    def longest_input(self, seq_len: int) -> int:
+        """The longest row of tokens that the model reads, in training or in an evaluation."""
+        return seq_len
+
     def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBatches:
         """All micro-batches of a run; raises DataError where there is too little text for one."""
         raise NotImplementedError
@@ -134,10 +143,24 @@ class Task:
         return {}
 
 
+def higher_is_better(metric: str) -> bool:
+    """Whether more of this metric (with or without the part's name, of all or of a subset) is better."""
+    return metric.rpartition("/")[2].removesuffix("_subset") in HIGHER_IS_BETTER
+
+
 def is_better(metric: str, value: float, than: float) -> bool:
-    """Whether a value of this metric (with or without the part's name) is better than another."""
-    higher = metric.rpartition("/")[2] in HIGHER_IS_BETTER
-    return value > than if higher else value < than
+    """Whether a value of this metric is better than another."""
+    return value > than if higher_is_better(metric) else value < than
+
+
+def document_boundary(data: PreparedData, spec: DataSpec) -> int | None:
+    """The token that begins a document, if attention is to stay inside one."""
+    if spec.packing == "across":
+        return None
+    end = data.tokenizer.special_id("eos")
+    if end is None:
+        raise ConfigError("data.packing: 'inside' needs the special token 'eos' between documents")
+    return end
 
 
 def token_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:

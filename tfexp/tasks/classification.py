@@ -28,7 +28,8 @@ class Classification(Task):
     One class each: loss = -log p(y), in nats per example. Several at once: the sum over classes of the
     binary cross-entropies; a class counts as chosen if its probability is at least one half. Macro F1 is
     the mean over classes of F1 = 2 tp / (2 tp + fp + fn), 0 for a class that neither occurs nor is
-    chosen. The confusion matrix (rows: true, columns: chosen) is in the summary.
+    chosen. Accuracy of several classes is the share of texts of which every class is right. The
+    confusion matrix of one class each (rows: true, columns: chosen) is in the summary.
 
     Args:
         multi_label: A text may have any number of classes, none included.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.blocks import TrainBlocks
+from tfexp.data.corpus import Kind
 from tfexp.data.floors import ngram_entropies
 from tfexp.data.masking import MaskedEval, MaskedTrain, Masking, OneByOne
 from tfexp.data.prepare import PreparedData
@@ -26,6 +27,7 @@ from tfexp.tasks.base import (
     Prompts,
     Task,
     count_scored,
+    document_boundary,
     ratio,
     token_loss,
     token_sums,
@@ -75,14 +77,17 @@ class MaskedLM(Task):
         self.rate, self.mask_share, self.random_share = rate, mask_share, random_share
         self.whole_words, self.pseudo_perplexity = whole_words, pseudo_perplexity
 
+    def monitors(self, kind: Kind) -> tuple[str, ...]:
+        return tuple(name for name in self.metric_names if name != "pseudo_perplexity")
+
     def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> MaskedTrain:
         blocks = TrainBlocks(data.parts["train"].ids, spec.length, spec.batch_size, seed, spec.sampling)
-        return MaskedTrain(blocks, self._masking(data))
+        return MaskedTrain(blocks, self._masking(data, spec))
 
     def eval_batches(self, data: PreparedData, part: str, spec: DataSpec) -> MaskedEval:
         encoded = data.parts[part]
         n_rows = max(1, EVAL_TOKENS // spec.length)
-        return MaskedEval(encoded.ids, spec.length, n_rows, encoded.n_bytes, self._masking(data))
+        return MaskedEval(encoded.ids, spec.length, n_rows, encoded.n_bytes, self._masking(data, spec))
 
     def loss(self, model: nn.Module, batch: Batch) -> LossSum:
         labels = batch.scored_labels()
@@ -103,8 +108,8 @@ class MaskedLM(Task):
     def more_metrics(self, model: nn.Module, part: EvalPart) -> dict[str, float]:
         if not part.final or not self.pseudo_perplexity:
             return {}
-        ids = part.data.parts[part.name].ids[: self.pseudo_perplexity]
-        batches = OneByOne(ids, part.spec.length, max(1, EVAL_TOKENS // part.spec.length), self._masking(part.data))
+        ids, length = part.data.parts[part.name].ids[: self.pseudo_perplexity], part.spec.length
+        batches = OneByOne(ids, length, max(1, EVAL_TOKENS // length), self._masking(part.data, part.spec))
         return {"pseudo_perplexity": part.score(batches)["perplexity"]}
 
     def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
@@ -112,7 +117,7 @@ class MaskedLM(Task):
         return [self._filled(model, text, prompts) for text in prompts.texts]
 
     def _filled(self, model: nn.Module, text: str, prompts: Prompts) -> dict[str, Any]:
-        masking, tokenizer = self._masking(prompts.data), prompts.data.tokenizer
+        masking, tokenizer = self._masking(prompts.data, prompts.spec), prompts.data.tokenizer
         pieces = text.split(special_text("mask"))
         rows = prompts.encode(pieces)
         ids = [masking.mask_id] * (len(pieces) - 1)
@@ -129,11 +134,12 @@ class MaskedLM(Task):
     def floors(self, data: PreparedData, spec: DataSpec) -> dict[str, float]:
         return ngram_entropies(np.asarray(data.parts["val"].ids))
 
-    def _masking(self, data: PreparedData) -> Masking:
+    def _masking(self, data: PreparedData, spec: DataSpec) -> Masking:
         tokenizer = data.tokenizer
         mask = tokenizer.special_id("mask")
         if mask is None:
             raise ConfigError("data.tokenizer.specials: task=masked_lm needs the special token 'mask'; add it")
         words = word_flags(tokenizer) if self.whole_words else None
         special = np.array([i for name in get_args(Special) if (i := tokenizer.special_id(name)) is not None])
-        return Masking(self.rate, self.mask_share, self.random_share, mask, special, tokenizer.vocab_size, words)
+        shares = self.rate, self.mask_share, self.random_share
+        return Masking(*shares, mask, special, tokenizer.vocab_size, words, document_boundary(data, spec))

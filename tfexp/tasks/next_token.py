@@ -14,7 +14,6 @@ from tfexp.data.examples import Examples, PromptExamples, TaggedExamples, select
 from tfexp.data.floors import ngram_entropies
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
-from tfexp.errors import ConfigError
 from tfexp.registry import register
 from tfexp.schema import Range
 from tfexp.tasks.base import (
@@ -25,6 +24,7 @@ from tfexp.tasks.base import (
     Task,
     TrainBatches,
     count_scored,
+    document_boundary,
     token_loss,
     token_metrics,
     token_sums,
@@ -58,12 +58,18 @@ class NextToken(Task):
     def __init__(self, *, extrapolate: list[Annotated[int, Range(ge=1)]] = NO_LENGTHS) -> None:
         self.extrapolate = extrapolate
 
+    def monitors(self, kind: Kind) -> tuple[str, ...]:
+        return ("loss", "perplexity", "accuracy", "bits_per_byte" if kind == "documents" else "exact_match")
+
+    def longest_input(self, seq_len: int) -> int:
+        return seq_len * max([1, *self.extrapolate])
+
     def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBatches:
         part = data.parts["train"]
         if part.kind != "documents":
             examples = select(EXAMPLES[part.kind](part, data.tokenizer, spec.length), spec.overlong)
             return TrainBuckets(examples, spec.batch_size, spec.batch_tokens, seed)
-        return TrainBlocks(part.ids, spec.length, spec.batch_size, seed, spec.sampling, _boundary(data, spec))
+        return TrainBlocks(part.ids, spec.length, spec.batch_size, seed, spec.sampling, document_boundary(data, spec))
 
     def eval_batches(self, data: PreparedData, part: str, spec: DataSpec) -> EvalBatches:
         encoded = data.parts[part]
@@ -97,14 +103,4 @@ class NextToken(Task):
     def _blocks(self, data: PreparedData, part: str, spec: DataSpec, length: int) -> EvalBlocks:
         encoded = data.parts[part]
         n_rows = max(1, EVAL_TOKENS // length)
-        return EvalBlocks(encoded.ids, length, n_rows, encoded.n_bytes, _boundary(data, spec))
-
-
-def _boundary(data: PreparedData, spec: DataSpec) -> int | None:
-    """The token that begins a document, if attention is to stay inside one."""
-    if spec.packing == "across":
-        return None
-    end = data.tokenizer.special_id("eos")
-    if end is None:
-        raise ConfigError("data.packing: 'inside' needs the special token 'eos' between documents")
-    return end
+        return EvalBlocks(encoded.ids, length, n_rows, encoded.n_bytes, document_boundary(data, spec))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.buckets import EvalBuckets, TrainBuckets
+from tfexp.data.corpus import Kind
 from tfexp.data.examples import PairExamples, select
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
@@ -38,8 +39,8 @@ class Translation(Task):
     loss = -sum_t log p(y_t | y_<t, x) / number of target tokens, in nats per token; in training the
     target's distribution may be smoothed, in evaluation never. Exact match is the share of examples
     whose tokens are all the most probable ones given those before them, which is what greedy decoding
-    gives. BLEU and chrF are sacreBLEU's, of decoded text against the text as it was written; during
-    training on the first `decode_examples` of the part (`bleu_subset`), at the end on all of it.
+    gives. BLEU and chrF are sacreBLEU's, of decoded text against the text as it was written: in every
+    evaluation on the first `decode_examples` of the part (`bleu_subset`), at the end also on all of it.
 
     Args:
         label_smoothing: Probability mass taken from the target token in training.
@@ -79,6 +80,13 @@ class Translation(Task):
         self.n_beams, self.length_penalty, self.max_target = n_beams, length_penalty, max_target
         self.bleu_tokenizer: BLEUTokenizer = bleu_tokenizer
 
+    def monitors(self, kind: Kind) -> tuple[str, ...]:
+        decoded = ("bleu_subset", "chrf_subset") if self.decode and self.decode_examples else ()
+        return ("loss", "perplexity", "accuracy", "exact_match", *decoded)
+
+    def longest_input(self, seq_len: int) -> int:
+        return max(seq_len, self.max_target or 0)
+
     def train_batches(self, data: PreparedData, spec: DataSpec, seed: int) -> TrainBuckets:
         examples = select(PairExamples(data.parts["train"], data.tokenizer, spec.length), spec.overlong)
         return TrainBuckets(examples, spec.batch_size, spec.batch_tokens, seed)
@@ -103,9 +111,15 @@ class Translation(Task):
             return {}
         targets = self.targets(cast(Transformer, model), part.data, part.name, part.spec, np.arange(n))
         references = [pair.target for pair in encoded.texts[:n]]
-        suffix = "" if n == len(encoded) else "_subset"
-        bleu = bleu_scorer(self.bleu_tokenizer).corpus_score(targets, [references]).score
-        return {f"bleu{suffix}": bleu, f"chrf{suffix}": chrf_scorer().corpus_score(targets, [references]).score}
+        sizes = {"": len(encoded)} if n == len(encoded) else {}
+        if part.name == "val" and self.decode_examples:  # also at the end: the best checkpoint may be chosen by it
+            sizes["_subset"] = min(self.decode_examples, n)
+        found = {}
+        for suffix, size in sizes.items():
+            pair = targets[:size], [references[:size]]
+            found[f"bleu{suffix}"] = bleu_scorer(self.bleu_tokenizer).corpus_score(*pair).score
+            found[f"chrf{suffix}"] = chrf_scorer().corpus_score(*pair).score
+        return found
 
     def details(self, sums: Mapping[str, Tensor], labels: tuple[str, ...]) -> dict[str, Any]:
         if not self.decode:

@@ -3,6 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from tfexp.data.corpus import Pair
 from tfexp.data.prepare import PreparedData
 from tfexp.tasks.overlap import BLEUTokenizer, bleu_scorer, chrf_scorer
@@ -29,22 +31,22 @@ def translation_floors(data: PreparedData, tokenizer: BLEUTokenizer) -> dict[str
 
 
 def nearest_target(train: Sequence[Pair]) -> Callable[[str], str]:
-    """A function from a source to the target of the most similar training source; of equals, the first."""
+    """A function from a source to the target of the most similar training source; of equals, the shortest."""
     holders: dict[str, list[int]] = defaultdict(list)
     for row, pair in enumerate(train):
         for word in sorted(set(pair.source.split())):
             holders[word].append(row)
-    sizes = [len(set(pair.source.split())) for pair in train]
+    rows_with = {word: np.array(rows) for word, rows in holders.items()}
+    sizes = np.array([len(set(pair.source.split())) for pair in train])
 
     def find(source: str) -> str:
-        scores: dict[int, float] = defaultdict(float)
-        for word in sorted(set(source.split())):
-            rows = holders.get(word, [])
-            for row in rows:
-                scores[row] += 1 / len(rows)
-        if not scores:
+        scores = np.zeros(len(train))
+        for word in sorted(set(source.split()) & rows_with.keys()):
+            scores[rows_with[word]] += 1 / len(rows_with[word])
+        if not scores.any():
             return train[0].target
-        return train[min(scores, key=lambda row: (-scores[row], sizes[row], row))].target
+        best = np.flatnonzero(scores == scores.max())
+        return train[int(best[sizes[best].argmin()])].target
 
     return find
 

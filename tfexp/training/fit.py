@@ -20,7 +20,7 @@ from tfexp.errors import DivergedError
 from tfexp.model.count import count_parameters, flops_per_token
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
-from tfexp.tasks.base import HIGHER_IS_BETTER, Task, TrainBatches
+from tfexp.tasks.base import Task, TrainBatches, higher_is_better
 from tfexp.training.callbacks import Checkpointer, Evaluator, Journal, StopSignal
 from tfexp.training.evaluate import EvalSet, prefixed
 from tfexp.training.loader import train_loader
@@ -195,7 +195,7 @@ def _describe(batches: TrainBatches, seq_len: int) -> tuple[int, dict[str, Any]]
 
 
 def _checkpoint_rule(monitor: str) -> str:
-    extreme = "highest" if monitor.rpartition("/")[2] in HIGHER_IS_BETTER else "lowest"
+    extreme = "highest" if higher_is_better(monitor) else "lowest"
     return f"{extreme} {monitor} over all evaluations"
 
 

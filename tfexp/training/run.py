@@ -17,7 +17,7 @@ from tfexp.model.count import meta_model
 from tfexp.model.spec import ModelSpec
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
-from tfexp.tasks.base import Task
+from tfexp.tasks.base import Task, TrainBatches
 from tfexp.training.lease import Lease
 from tfexp.training.mirror import Mirrors, RunInfo
 from tfexp.training.record import Record
@@ -32,11 +32,18 @@ class PlannedRun:
         config: Frozen, with the vocabulary size that the tokenizer gave.
         data: Encoded parts.
         record: Where it is or will be.
+        batches: All that it trains on.
     """
 
     config: DictConfig
     data: PreparedData
     record: Record
+    batches: TrainBatches
+
+    def usual_batch(self, n: int = 8) -> tuple[int, int]:
+        """Of a micro-batch, as the first `n` show it: the length of its rows, and the tokens that the model reads."""
+        first = [self.batches[k] for k in range(n)]
+        return round(sum(b.input_ids.shape[1] for b in first) / n), round(sum(b.count_tokens() for b in first) / n)
 
 
 def plan_run(config: DictConfig) -> PlannedRun:
@@ -52,10 +59,10 @@ def plan_run(config: DictConfig) -> PlannedRun:
     outputs = Path(config.outputs)
     data = prepare(to_plain(config)["data"], outputs / "cache")
     config = _with_sizes(config, data)
-    _check_batches(config, data)
+    batches = _check_batches(config, data)
     plain = to_plain(config)
     name = f"{slug(plain)}-{run_hash(config, data.fingerprint)}"
-    return PlannedRun(config, data, Record(outputs / "runs" / name))
+    return PlannedRun(config, data, Record(outputs / "runs" / name), batches)
 
 
 def run(config: DictConfig) -> Record:
@@ -129,14 +136,17 @@ def _spec(config: DictConfig) -> ModelSpec:
     return ModelSpec.from_config(to_plain(config)["model"])
 
 
-def _check_batches(config: DictConfig, data: PreparedData) -> None:
+def _check_batches(config: DictConfig, data: PreparedData) -> TrainBatches:
     """Make the first batch of each part, so that what cannot be used is refused before a folder is made."""
     plain = to_plain(config)
     task: Task = create("task", plain["task"], {})
     spec = DataSpec.from_node(plain["data"])
-    task.train_batches(data, spec, config.seed)[0]
-    for part in data.parts.keys() - {"train"}:
-        task.eval_batches(data, part, spec)[0]
+    batches = task.train_batches(data, spec, config.seed)
+    _ = batches[0]
+    for part in data.parts:
+        if part != "train":
+            _ = task.eval_batches(data, part, spec)[0]
+    return batches
 
 
 def _with_sizes(config: DictConfig, data: PreparedData) -> DictConfig:
@@ -145,8 +155,10 @@ def _with_sizes(config: DictConfig, data: PreparedData) -> DictConfig:
     changes = {}
     for key, (whose, size) in found.items():
         wanted = config.model[key]
-        if wanted is not None and wanted < size:
-            raise ConfigError(f"model.{key}: {wanted} is smaller than the {whose} {size}; use null for the {whose}")
+        # Rows of an embedding may be spare; a class that no text has would count in every mean over classes.
+        if wanted is not None and (wanted < size or (key == "n_labels" and wanted > size > 0)):
+            order = "smaller" if wanted < size else "larger"
+            raise ConfigError(f"model.{key}: {wanted} is {order} than the {whose} {size}; use null for the {whose}")
         if wanted is None and size:
             changes[key] = size
     if not changes:
