@@ -23,9 +23,10 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED)  ## training step beside public peers, as ratios
+bench: $(INSTALLED)  ## training step beside public peers, as ratios; tokenizers and loaders
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/data.py
 
 clean:
 	rm -rf .venv outputs dist build .pytest_cache .ruff_cache .hypothesis

@@ -27,3 +27,21 @@ def test_moving_a_batch_moves_what_is_there_and_keeps_the_rest():
 def test_a_batch_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError, match="input_ids"):
         batch().input_ids = torch.zeros(1, 2)
+
+
+def test_a_model_is_given_what_is_there_and_no_answers():
+    mask, at = torch.tensor([[True, True]]), torch.tensor([[True, False]])
+    made = batch(attention_mask=mask, logits_at=at, n_tokens=2)
+    assert list(made.inputs()) == ["input_ids", "attention_mask", "logits_at"]
+    assert list(batch().inputs()) == ["input_ids"]
+
+
+def test_tokens_are_all_places_unless_it_is_said_which_are_real():
+    assert batch().count_tokens() == 2
+    assert batch(n_tokens=1).count_tokens() == 1
+    assert batch(n_tokens=0).count_tokens() == 0
+
+
+def test_scored_labels_are_those_of_the_chosen_positions():
+    assert batch().scored_labels().tolist() == [[2, IGNORE]]
+    assert batch(logits_at=torch.tensor([[True, False]])).scored_labels().tolist() == [2]

@@ -56,6 +56,8 @@ def test_readme_commands_run_in_their_order(workplace, monkeypatch, capsys, scra
             extra = [o for o in extra if not o.startswith("data/tokenizer")]
         elif verb == "train":
             extra = [*extra, *SMALL_DATA]
+        elif verb == "generate" and "temperature=0.8" not in command:
+            extra = []  # a task that answers takes no keys of generation
         elif verb == "evaluate":
             command = [c.replace("256", "16") for c in command]
         assert main([*command, *extra]) == 0, (command, capsys.readouterr().err)

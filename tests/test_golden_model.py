@@ -26,6 +26,7 @@ WITH_BIAS = {
     "feedforward": {"name": "mlp", "activation": "relu", "bias": True},
 }
 LOGITS = [0.0, math.log(2), 0.0, 0.0]
+SMOOTHED = {"G51-all": ("all", 0.9682768), "G51-others": ("others", 0.9856055)}
 TEMPERATURES = {
     "G52-0.25": (0.25, [0.0526316, 0.8421053, 0.0526316, 0.0526316]),
     "G52-0.5": (0.5, [1 / 7, 4 / 7, 1 / 7, 1 / 7]),
@@ -49,10 +50,10 @@ class Fixed(nn.Module):
         return self  # has .logits
 
 
-def loss(made: nn.Module, labels: list[list[int]], **fields) -> torch.Tensor:
+def loss(made: nn.Module, labels: list[list[int]], task: dict | None = None, **fields) -> torch.Tensor:
     labels = torch.tensor(labels)
     batch = Batch(input_ids=fields.pop("input_ids", torch.zeros_like(labels)), labels=labels, **fields)
-    summed = create("task", {"name": "next_token"}, {}).loss(made, batch)
+    summed = create("task", task or {"name": "next_token"}, {}).loss(made, batch)
     return summed.total / summed.count
 
 
@@ -197,6 +198,14 @@ def test_G50_the_loss_takes_raw_logits():
     close(loss(raw, [[1]]), loss(shifted, [[1]]).item(), atol=1e-5)  # 100 keeps 5 digits in float32
     with pytest.raises(AssertionError, match="not close"):
         close(loss(Fixed(torch.tensor([[LOGITS]]).softmax(-1)), [[1]]), 0.9162907, atol=1e-6)
+
+
+@pytest.mark.parametrize(("smoothing", "expected"), SMOOTHED.values(), ids=SMOOTHED)
+def test_label_smoothing(smoothing, expected):
+    task = {"name": "translation", "label_smoothing": 0.1, "smoothing": smoothing}
+    exact = Fixed(torch.tensor([[LOGITS, [9.0, 0, 0, 0]]], dtype=torch.float64))
+    close(loss(exact, [[1, IGNORE]], task), expected, atol=1e-7)
+    close(loss(exact, [[1, IGNORE]], task | {"label_smoothing": 0.0}), 0.9162907, atol=1e-7)
 
 
 # --- choosing the next token ---------------------------------------------------------------------------

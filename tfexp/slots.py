@@ -74,6 +74,7 @@ TRAITS: dict[str, str] = {
     "causal": "can keep a position from seeing later ones",
     "bidirectional": "can let a position see earlier and later ones",
     "cross": "can take keys and values from another sequence",
+    "cacheable": "can decode token by token from a state",
     "query_key": "has queries and keys that a position may rotate",
     "score_bias": "accepts a bias added to its scores",
     "padding": "leaves padded positions out",

@@ -20,7 +20,7 @@ REFUSED = {
     "plus_key": ("train +optim.lrr=1", "optim.lrr: unknown key; did you mean 'lr'?"),
     "group": ("train modle=small", "modle: unknown key or group; did you mean 'model'?"),
     "choice": ("train model/position=ropee", "model/position: unknown choice 'ropee'; did you mean 'rope'?"),
-    "null_choice": ("train model=null", "model: null is not a choice; choices: encoder_small, gpt2, "),
+    "null_choice": ("train model=null", "model: null is not a choice; choices: "),
     "type": ("train trainer.max_steps=1.5", "trainer.max_steps: expected int >= 1, got 1.5"),
     "none": (
         "train trainer.clip=None",

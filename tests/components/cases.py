@@ -72,6 +72,8 @@ GATES = [*ACTIVATIONS, "sigmoid", "none"]
 CASES = [
     Case("embedding", "token", {}, naive.token),
     Case("embedding", "token", {"scale": True}, naive.token),
+    Case("embedding", "ngram", {"max_n": 3, "buckets": 11}, naive.ngram),
+    Case("embedding", "ngram", {"max_n": 2, "buckets": 5, "scale": True}, naive.ngram),
     Case("position", "none", {}, naive.no_position),
     Case("position", "sinusoidal", {}, naive.sinusoidal),
     Case("position", "sinusoidal", {"layout": "halves", "base": 100.0}, naive.sinusoidal),

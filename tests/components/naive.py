@@ -38,6 +38,19 @@ def token(module: Any, ids: Tensor) -> Tensor:
     return rows * (math.sqrt(rows.shape[-1]) if module.factor != 1 else 1)
 
 
+def ngram(module: Any, ids: Tensor) -> Tensor:
+    out = torch.zeros(*ids.shape, module.token.weight.shape[1], dtype=module.token.weight.dtype)
+    for b, row in enumerate(ids.tolist()):
+        for t in range(len(row)):
+            out[b, t] = module.token.weight[row[t]]
+            for n in range(2, min(t + 1, len(module.grams) + 1) + 1):
+                code = row[t]
+                for back in range(1, n):
+                    code = code * 1_000_003 + row[t - back] + 1
+                out[b, t] += module.grams[n - 2].weight[code % module.buckets]
+    return out * (math.sqrt(out.shape[-1]) if module.factor != 1 else 1)
+
+
 def residual(module: Any, x: Tensor, update: Tensor) -> Tensor:
     return torch.stack([a + b for a, b in zip(x.flatten(), update.flatten(), strict=True)]).view(x.shape)
 

@@ -24,9 +24,10 @@ NEEDS = {
     "data/hub": ["data.path=owner/name"],
     "data/tokenizer/file": ["data.tokenizer.path=tokenizer.json"],
 }
-# Sources that generate words between spaces, and whose YAML chooses that tokenizer instead of the default.
+# Sources whose YAML chooses another tokenizer than the default: most of them generate words between spaces.
 OF_WORDS = ("copy", "dyck", "induction", "listops", "modular_addition", "mqar", "passkey", "reverse", "scan", "sort")
-TOKENIZERS = {("data", name): "word" for name in OF_WORDS}
+TOKENIZERS = {("data", name): "word" for name in OF_WORDS} | {("data", "emoji_language"): "char"}
+SIZES_OF_DATA = {"vocab_size": 65, "n_labels": 3}
 CONF = ROOT / "conf"
 PUBLISHED = ("experiment", "ablation", "model")  # settings of keys that are explained elsewhere
 EXPLAINED = [
@@ -100,7 +101,7 @@ def test_the_root_shows_every_setting():
 def test_every_model_shows_every_key_and_builds(name):
     node = node_of(compose_tree([f"model={name}"]), "model")
     assert node.keys() == {f.name for f in fields_of(ModelSpec)}
-    spec = ModelSpec.from_config({**node, "vocab_size": node["vocab_size"] or 100})
+    spec = ModelSpec.from_config({**node, **{key: node[key] or size for key, size in SIZES_OF_DATA.items()}})
     spec.check_compatible()
     assert count_parameters(meta_model(spec)).total > 0
 
@@ -124,9 +125,9 @@ def test_every_experiment_composes(name):
     source = compose_tree([f"experiment={name}"]).data.name
     given = [f"experiment={name}", *NEEDS.get(f"data/{source}", [])]
     config = tfexp.compose(*given)
-    assert count_parameters(meta_model(ModelSpec.from_config({**to_plain(config)["model"], "vocab_size": 65}))).total
+    assert count_parameters(meta_model(ModelSpec.from_config({**to_plain(config)["model"], **SIZES_OF_DATA}))).total
     # What stands on the command line is stronger than the experiment.
-    assert tfexp.compose(*given, "model.d_model=64").model.d_model == 64
+    assert tfexp.compose(*given, "trainer.max_steps=7").trainer.max_steps == 7
 
 
 @pytest.mark.parametrize("name", yaml_files("ablation"))

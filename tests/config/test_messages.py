@@ -61,7 +61,7 @@ COMBINATIONS = {
     "devices": ("trainer.devices=2", "trainer.devices: this version trains a run on one device; set trainer.devices=1"),
     "two_values": ("optim.lr=1e-3,1e-4", "optim.lr=1e-3,1e-4: add -m to run each value, or write optim.lr=[1e-3,1e-4]"),
     "interpolation": ("optim.lr=${nope}", "optim.lr: Interpolation key 'nope' not found"),
-    "null_model": ("model=null", "model: null is not a choice; choices: encoder_small, gpt2, "),
+    "null_model": ("model=null", "model: null is not a choice; choices: "),
     "number_as_choice": ("optim=3", "optim: 3 is not a choice; choices: adamw, muon, sgd."),
     "equals_in_a_value": (
         "outputs=a=b",

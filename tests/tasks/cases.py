@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from tests import prepared, tiny
 from tfexp.batch import Batch
@@ -65,6 +66,17 @@ class Case:
             return rows_of(whole, which)
         several = {"n_labels": len(data.labels)} if self.task.get("multi_label") else {}
         return self.examples(data.parts["train"], data.tokenizer, length, **several).batch(np.array(which))
+
+
+class Fixed(nn.Module):
+    """A model that answers every batch with the same logits."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, **inputs: Tensor) -> "Fixed":
+        return self  # has .logits
 
 
 def rows_of(batch: Batch, which: Sequence[int]) -> Batch:

@@ -1,14 +1,12 @@
 """Losses and metrics of classification against loops over plain numbers."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
 from tests.prepared import labelled, prepared, several, spec
-from tests.tasks.cases import CASES
+from tests.tasks.cases import CASES, Fixed
 from tests.tiny import normal
 from tfexp.batch import Batch
 from tfexp.data.corpus import Labelled
@@ -31,17 +29,6 @@ SEVERAL = {
     "mixed": ([[2, 0], [1, 0], [0, 3]], 1, 0.25, (4 / 5 + 0) / 2, 4 / (4 + 1 + 3)),
     "never_chosen_and_never_there": ([[2, 0], [0, 0], [0, 0]], 4, 1.0, 0.5, 1.0),
 }
-
-
-class Fixed(nn.Module):
-    """A model that answers with given logits."""
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, input_ids, attention_mask=None):
-        return SimpleNamespace(logits=self.logits)
 
 
 def batch(labels) -> Batch:

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from tests import prepared as made
-from tests.tasks.cases import CASES, WORD
-from tests.test_golden_model import Fixed
+from tests.tasks.cases import CASES, WORD, Fixed
 from tests.tiny import close, normal
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.floors import ngram_entropies

@@ -1,11 +1,11 @@
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.tasks.cases import Fixed
 from tests.tiny import close, ids, model
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.blocks import EvalBlocks
@@ -23,17 +23,6 @@ PARTS = {
     "nothing_scored": ({"loss": 0.0, "count": 0, "correct": 0}, 0, 0.0, 1.0, None),
     "hopeless": ({"loss": 2000.0, "count": 2, "correct": 0}, 0, 1000.0, math.inf, None),
 }
-
-
-class Fixed(nn.Module):
-    """A model that answers with given logits."""
-
-    def __init__(self, logits) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(torch.tensor(logits, dtype=torch.float32))
-
-    def forward(self, input_ids, attention_mask=None, position_ids=None):
-        return SimpleNamespace(logits=self.logits)
 
 
 def part(n: int, seq_len: int, batch_size: int) -> EvalBlocks:
@@ -59,7 +48,7 @@ def test_scores_of_hand_made_logits():
     # G49: p = [0.2, 0.4, 0.2, 0.2]; the label 1 costs 0.9162907, any other 1.6094379.
     row = [0.0, LN2, 0.0, 0.0]
     batch = Batch(torch.zeros(2, 2, dtype=torch.int64), torch.tensor([[1, 0], [3, IGNORE]]))
-    sums = NextToken().score(Fixed([[row, row], [row, row]]), batch)
+    sums = NextToken().score(Fixed(torch.tensor([[row, row], [row, row]])), batch)
     close(sums["loss"].double(), 0.9162907 + 2 * 1.6094379, atol=1e-6)  # float32
     assert (int(sums["count"]), int(sums["correct"])) == (3, 1)
 
@@ -68,7 +57,7 @@ def test_an_ignored_label_moves_neither_the_loss_nor_its_gradient():
     batch = Batch(torch.zeros(1, 2, dtype=torch.int64), torch.tensor([[1, IGNORE]]))
     gradients = []
     for value in (0.0, 50.0):
-        fixed = Fixed([[[0.0, 1.0, 2.0], [value, 0.0, 0.0]]])
+        fixed = Fixed(torch.tensor([[[0.0, 1.0, 2.0], [value, 0.0, 0.0]]]))
         loss = NextToken().loss(fixed, batch)
         loss.total.backward()
         assert (loss.total.item(), loss.count.item()) == (pytest.approx(1.4076059), 1)
@@ -79,7 +68,7 @@ def test_an_ignored_label_moves_neither_the_loss_nor_its_gradient():
 
 def test_a_batch_without_labels_weighs_nothing():
     batch = Batch(torch.zeros(1, 2, dtype=torch.int64), torch.full((1, 2), IGNORE))
-    fixed = Fixed([[[1.0, 2.0], [3.0, 4.0]]])
+    fixed = Fixed(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
     loss = NextToken().loss(fixed, batch)
     loss.total.backward()
     assert (loss.total.item(), loss.count.item()) == (0.0, 0.0)

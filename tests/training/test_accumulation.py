@@ -1,5 +1,6 @@
 """One optimizer step is the mean over all its scored tokens, however they are cut into micro-batches."""
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -8,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from tests import runs
+from tests.tasks.cases import CASES
 from tests.tiny import ids, model
 from tfexp.batch import IGNORE, Batch
 from tfexp.tasks.base import LossSum, Task
@@ -87,6 +89,15 @@ def test_the_gradient_is_that_of_the_mean_over_all_tokens():
     assert float((gradient(tiny(), NextToken(), split(batch, 4)) - by_hand).norm() / by_hand.norm()) < 1e-6
 
 
+@pytest.mark.parametrize("parts", [2, 8], ids=["2x4", "8x1"])
+@pytest.mark.parametrize("name", CASES)
+def test_h12_the_gradient_of_every_task_is_that_of_one_batch(name, parts):
+    case, rows = CASES[name], np.arange(SENTENCES)
+    whole = gradient(case.network(), case.make(), [case.batch(rows)])
+    cut = gradient(case.network(), case.make(), [case.batch(which) for which in np.split(rows, parts)])
+    assert float((whole - cut).norm() / whole.norm()) < 1e-5
+
+
 def test_a_mean_per_micro_batch_would_be_seen():
     net = tiny()
     losses = [NextToken().loss(net, part) for part in split(sentences(), 4)]
@@ -115,7 +126,11 @@ def test_the_logged_loss_is_the_mean_over_the_tokens_of_its_window():
     )
     for pair in ((6, 2), (3, 6)):
         module.training_step(Batch(torch.tensor([pair]), torch.zeros(1, 2)), 0)
-    assert module.take_window() == (1.125, 8)
+    assert module.take_window() == (1.125, 4)  # tokens that were read, not those that were scored
+    assert (module.window, module.window_tokens) == ([], 0)
+    padded = Batch(torch.tensor([(6, 2)]), torch.zeros(1, 2), n_tokens=1)
+    module.training_step(padded, 0)
+    assert module.take_window() == (3.0, 1)
 
 
 @pytest.mark.parametrize("accumulate", [1, 4])

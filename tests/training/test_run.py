@@ -29,7 +29,7 @@ FILES = [
 SUMMARY = {
     *("summary_version", "signature", "hash", "seed", "status", "final", "best", "checkpoint_rule", "parameters"),
     *("flops_per_token", "tokens_seen", "seconds", "tokens_per_s", "flop_utilisation", "data", "tokenizer"),
-    *("device", "host_cpus", "versions", "git_commit", "peak_memory_bytes", "floors", "details"),
+    *("device", "host_cpus", "versions", "git_commit", "peak_memory_bytes", "floors", "details", "monitor"),
 }
 REFUSED = {
     "odd_rope": (["model.d_model=6"], ConfigError, "model.position=rope rotates pairs: head_dim must be even, got 3"),

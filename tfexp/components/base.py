@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tfexp.components import onednn
+from tfexp.components.state import AttentionState
 from tfexp.errors import ConfigError
 
 Role = Literal["hidden", "residual", "logits"]
@@ -110,6 +111,12 @@ class Signals:
 class Embedding(nn.Module):
     """Turns token ids (B, T) into vectors (B, T, D)."""
 
+    looks_back: int = 0  # how many earlier tokens the vector of a token depends on
+
+    def forward(self, input_ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Positions (T,) or (B, T) say where each text begins, for what looks at neighbours; None = 0, 1, 2, ..."""
+        raise NotImplementedError
+
     def table(self) -> nn.Parameter:
         """The matrix (V, D) that a tied head shares."""
         raise NotImplementedError
@@ -155,8 +162,25 @@ class AttentionContext:
 class Attention(nn.Module):
     """Mixes information between positions; owns its projections and its use of the mask."""
 
-    def forward(self, x: Tensor, context: AttentionContext, memory: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D), or from x."""
+    def forward(
+        self,
+        x: Tensor,
+        context: AttentionContext,
+        memory: Tensor | None = None,
+        state: AttentionState | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D).
+
+        Args:
+            x: Where queries come from; with a state, only the new tokens.
+            context: Of these queries and of all keys.
+            memory: (B, S, D), where keys and values come from; None = from x.
+            state: From `init_state`: what earlier passes left, to which this one adds; None = nothing is kept.
+        """
+        raise NotImplementedError
+
+    def init_state(self, cross: bool = False) -> AttentionState:
+        """An empty state for decoding; `cross` = of attention to an encoder."""
         raise NotImplementedError
 
     def extra_flops(self, n_queries: int, n_keys: int) -> int:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tfexp.components.base import AttentionContext
 from tfexp.model.block import Memory
 from tfexp.model.transformer import Transformer
 
@@ -68,7 +67,7 @@ def _greedy(model: Transformer, memory: Memory, ends: Ends, max_tokens: int) -> 
         if not going.any():
             break
         tokens = torch.cat((tokens, following[:, None]), dim=1)[going]  # (B', t + 1)
-        active, memory = active[going], _rows(memory, going)
+        active, memory = active[going], memory.rows(going)
     return found
 
 
@@ -76,7 +75,7 @@ def _beam(
     model: Transformer, memory: Memory, ends: Ends, max_tokens: int, n_beams: int, alpha: float
 ) -> list[list[int]]:
     n, device = len(memory.states), memory.states.device
-    memory = _rows(memory, torch.arange(n, device=device).repeat_interleave(n_beams))
+    memory = memory.rows(torch.arange(n, device=device).repeat_interleave(n_beams))
     tokens = torch.full((n * n_beams, 1), ends.begin, dtype=torch.int64, device=device)
     scores = torch.full((n, n_beams), -torch.inf, device=device)
     scores[:, 0] = 0.0  # all beams start alike: one of them is enough
@@ -111,7 +110,7 @@ def _beam(
             break
         order = torch.tensor(keep_rows, device=device)
         tokens = torch.cat((tokens[order], torch.tensor(keep_tokens, device=device)[:, None]), dim=1)
-        memory, scores, active = _rows(memory, order), torch.tensor(keep_scores, device=device), keep_active
+        memory, scores, active = memory.rows(order), torch.tensor(keep_scores, device=device), keep_active
     return [hypotheses[0][1] for hypotheses in finished]
 
 
@@ -128,15 +127,3 @@ def _last_logits(model: Transformer, tokens: Tensor, memory: Memory, ends: Ends)
     logits = model.head(model.decode(tokens, memory)[:, -1]).float()  # (B, V)
     logits[:, [ends.begin, ends.pad]] = -torch.inf  # no target holds them
     return logits
-
-
-def _rows(memory: Memory, which: Tensor) -> Memory:
-    """These rows of a memory."""
-    context = memory.context
-    chosen = AttentionContext(
-        signals=context.signals,
-        mask=None if context.mask is None else context.mask[which],
-        logit_bias=None if context.logit_bias is None else context.logit_bias[which],
-        blocked=None if context.blocked is None else context.blocked[which],
-    )
-    return Memory(memory.states[which], chosen)

@@ -1,13 +1,14 @@
 """One layer: its sublayers, wired by a norm placement."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor, nn
 
 from tfexp.components.base import Attention, AttentionContext, FeedForward, NormPlacement
 from tfexp.components.dropout import Dropout
+from tfexp.components.state import AttentionState
 
 SUBLAYERS = ("attention", "feedforward")
 SUBLAYERS_WITH_CROSS = ("attention", "cross_attention", "feedforward")
@@ -24,6 +25,25 @@ class Memory:
 
     states: Tensor
     context: AttentionContext
+
+    def rows(self, which: Tensor) -> "Memory":
+        """These rows of the batch, in this order."""
+        context = self.context
+        chosen = replace(
+            context,
+            mask=None if context.mask is None else context.mask[which],
+            logit_bias=None if context.logit_bias is None else context.logit_bias[which],
+            blocked=None if context.blocked is None else context.blocked[which],
+        )
+        return Memory(self.states[which], chosen)
+
+
+@dataclass(frozen=True)
+class BlockState:
+    """What one layer remembers while decoding; the cross state of a layer without an encoder is None."""
+
+    attention: AttentionState
+    cross_attention: AttentionState | None
 
 
 class Block(nn.Module):
@@ -52,19 +72,34 @@ class Block(nn.Module):
         self.cross_attention = cross_attention
         self.dropout = Dropout(dropout)
 
-    def forward(self, state: Tensor, context: AttentionContext, memory: Memory | None = None) -> Tensor:
-        sublayers: dict[str, Callable[[Tensor], Tensor]] = {"attention": partial(self._attend, context=context)}
+    def forward(
+        self,
+        state: Tensor,
+        context: AttentionContext,
+        memory: Memory | None = None,
+        decoding: BlockState | None = None,
+    ) -> Tensor:
+        own = decoding.attention if decoding else None
+        sublayers: dict[str, Callable[[Tensor], Tensor]] = {
+            "attention": partial(self._attend, context=context, state=own)
+        }
         if memory is not None:
-            sublayers["cross_attention"] = partial(self._attend_across, memory=memory)
+            cross = decoding.cross_attention if decoding else None
+            sublayers["cross_attention"] = partial(self._attend_across, memory=memory, state=cross)
         sublayers["feedforward"] = self._feed_forward
         return self.placement.block(state, sublayers)
 
-    def _attend(self, x: Tensor, context: AttentionContext) -> Tensor:
-        return self.dropout(self.attention(x, context))
+    def init_state(self) -> BlockState:
+        """Empty states of this layer for decoding."""
+        cross = None if self.cross_attention is None else self.cross_attention.init_state(cross=True)
+        return BlockState(self.attention.init_state(), cross)
 
-    def _attend_across(self, x: Tensor, memory: Memory) -> Tensor:
+    def _attend(self, x: Tensor, context: AttentionContext, state: AttentionState | None) -> Tensor:
+        return self.dropout(self.attention(x, context, state=state))
+
+    def _attend_across(self, x: Tensor, memory: Memory, state: AttentionState | None) -> Tensor:
         assert self.cross_attention is not None
-        return self.dropout(self.cross_attention(x, memory.context, memory.states))
+        return self.dropout(self.cross_attention(x, memory.context, memory.states, state))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.feedforward(x))

@@ -4,6 +4,8 @@ True = may attend, everywhere in tfexp. This is the one file where a mask become
 softmax understands.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -53,6 +55,30 @@ def self_attention_context(
     if document_ids is not None:
         mask = _and(mask, (document_ids.unsqueeze(-1) == document_ids.unsqueeze(-2)).unsqueeze(1))  # (B, 1, T, T)
     return _context(signals, mask, attention_mask, dtype, plain_triangle)
+
+
+def step_context(
+    position: Position, positions: Tensor, all_positions: Tensor, mask: Tensor | None, dtype: torch.dtype
+) -> AttentionContext:
+    """Context of new tokens that see themselves and everything before them.
+
+    Args:
+        position: The position encoding.
+        positions: (T,) or (B, T) of the new tokens, the last of all.
+        all_positions: (S,) or (B, S).
+        mask: (B, S) bool, True = a real token; None = all are.
+        dtype: Of the scores.
+    """
+    n_new, n_all = positions.shape[-1], all_positions.shape[-1]
+    # Earlier keys were rotated when they came; the bias, though, is between the new and all.
+    signals = replace(
+        position.signals(positions, positions, dtype), bias=position.signals(positions, all_positions, dtype).bias
+    )
+    order = torch.arange(n_all, device=positions.device)
+    alone = n_new == 1  # the last token sees everything
+    triangle = None if alone else causal_mask(order[n_all - n_new :], order)  # (T, S)
+    causal = n_new == n_all and not alone and mask is None and signals.bias is None
+    return _context(signals, triangle, mask, dtype, causal)
 
 
 def cross_attention_context(attention_mask: Tensor | None, dtype: torch.dtype) -> AttentionContext:

@@ -1,11 +1,11 @@
 """A stack of blocks between the two ends of a norm placement."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
 
 from tfexp.components.base import AttentionContext, NormPlacement
-from tfexp.model.block import Block, Memory
+from tfexp.model.block import Block, BlockState, Memory
 
 
 class Stack(nn.Module):
@@ -21,8 +21,14 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.ends = ends
 
-    def forward(self, x: Tensor, context: AttentionContext, memory: Memory | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        context: AttentionContext,
+        memory: Memory | None = None,
+        decoding: Sequence[BlockState] | None = None,
+    ) -> Tensor:
         state = self.ends.enter(x)
-        for block in self.layers:
-            state = block(state, context, memory)
+        for block, remembered in zip(self.layers, decoding or [None] * len(self.layers), strict=True):
+            state = block(state, context, memory, remembered)
         return self.ends.exit(state)

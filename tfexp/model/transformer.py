@@ -138,7 +138,7 @@ class Transformer(nn.Module):
         mask = _as_bool(attention_mask)
         self._check_length(self.source_position, self._source_position_name, input_ids, position_ids)
         positions = _positions(input_ids, mask, position_ids)
-        tokens = self.source_token_dropout(self.source_embedding(input_ids))  # (B, S, D)
+        tokens = self.source_token_dropout(self.source_embedding(input_ids, positions))  # (B, S, D)
         x = self.source_dropout(self.source_position.embed(tokens, positions))
         context = self_attention_context(self.source_position, positions, mask, x.dtype, causal=False)
         return Memory(self.encoder(x, context), cross_attention_context(mask, x.dtype))  # (B, S, D)
@@ -148,6 +148,13 @@ class Transformer(nn.Module):
         assert self.decoder is not None
         x, context = self._enter(input_ids, mask, None, None, causal=True)
         return self.decoder(x, context, memory)
+
+    def check_length(self, length: int) -> None:
+        """Refuse more tokens than the (target side's) positions reach."""
+        limit = self.position.max_positions
+        if limit is not None and length > limit:
+            name = self._position_name
+            raise DataError(f"input of {length} tokens is longer than the {limit} positions of position={name}")
 
     def _one_side(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
@@ -168,7 +175,7 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, AttentionContext]:
         self._check_length(self.position, self._position_name, input_ids, position_ids)
         positions = _positions(input_ids, mask, position_ids)
-        tokens = self.token_dropout(self.embedding(input_ids))  # (B, T, D)
+        tokens = self.token_dropout(self.embedding(input_ids, positions))  # (B, T, D)
         x = self.dropout(self.position.embed(tokens, positions))
         return x, self_attention_context(self.position, positions, mask, x.dtype, causal, document_ids)
 

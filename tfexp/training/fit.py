@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from tfexp.config.freeze import to_plain
-from tfexp.data.buckets import TrainBuckets
+from tfexp.data.buckets import EvalBuckets, TrainBuckets
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.errors import DivergedError
@@ -154,7 +154,7 @@ def _summary(
     model = cast(Transformer, module.model)
     device = next(model.parameters()).device
     data, task = val.data, val.task
-    mean_length, of_batches = _describe(batches, config.data.seq_len)
+    mean_length, of_batches = _describe(batches, val, config.data.seq_len)
     counted, flops = count_parameters(model), flops_per_token(model, mean_length)
     speed = journal.tokens / journal.seconds
     dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else torch.float32
@@ -185,13 +185,14 @@ def _summary(
     }  # fmt: skip
 
 
-def _describe(batches: TrainBatches, seq_len: int) -> tuple[int, dict[str, Any]]:
+def _describe(batches: TrainBatches, val: EvalSet, seq_len: int) -> tuple[int, dict[str, Any]]:
     """The mean length of an example, and what the record says of padding and of examples that are too long."""
+    parts = {part: replace(val, part=part).batches for part in val.data.parts if part != "train"}
+    report = {f"{p}_overlong": b.examples.n_overlong for p, b in parts.items() if isinstance(b, EvalBuckets)}
     if not isinstance(batches, TrainBuckets):
-        return seq_len, {}
-    examples = batches.examples
-    report = {"train_padding_share": batches.padding_share(), "train_overlong": examples.n_overlong}
-    return max(1, round(batches.mean_length)), report
+        return seq_len, report
+    of_training = {"train_padding_share": batches.padding_share(), "train_overlong": batches.examples.n_overlong}
+    return max(1, round(batches.mean_length)), of_training | report
 
 
 def _checkpoint_rule(monitor: str) -> str:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from tfexp.components.attend import Form, attend, attend_with_logits
 from tfexp.components.base import Attention, AttentionContext, Linear, Score, in_compute_dtype, note
+from tfexp.components.state import AttentionState, CrossState, KeyValueState
 from tfexp.errors import ConfigError
 from tfexp.registry import check_choice, create, register
 from tfexp.schema import ChoiceOf, Range
@@ -14,7 +15,7 @@ from tfexp.schema import ChoiceOf, Range
 @register(
     "attention",
     "softmax",
-    gives={"causal", "bidirectional", "cross", "query_key", "score_bias", "padding", "exact"},
+    gives={"causal", "bidirectional", "cross", "cacheable", "query_key", "score_bias", "padding", "exact"},
 )
 class SoftmaxAttention(Attention):
     """Let every position take a weighted mean of values, in several heads at once.
@@ -74,19 +75,37 @@ class SoftmaxAttention(Attention):
         self.score: Score = create("score", check_choice("score", score, "score"), {"head_dim": head_dim})
         self.query_norm, self.key_norm = _head_norm(qk_norm, head_dim), _head_norm(qk_norm, head_dim)
 
-    def forward(self, x: Tensor, context: AttentionContext, memory: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        context: AttentionContext,
+        memory: Tensor | None = None,
+        state: AttentionState | None = None,
+    ) -> Tensor:
         x = in_compute_dtype(x)
-        source = x if memory is None else in_compute_dtype(memory)
-        query = _split(self.query(x), self.n_heads)  # (B, H, T, K)
-        key = _split(self.key(source), self.n_kv_heads)  # (B, G, S, K)
-        value = _split(self.value(source), self.n_kv_heads)  # (B, G, S, Kv)
-        query, key = self.query_norm(query), self.key_norm(key)
+        query = self.query_norm(_split(self.query(x), self.n_heads))  # (B, H, T, K)
         if context.signals.query is not None:
             query = context.signals.query(query)
-        if context.signals.key is not None:
-            key = context.signals.key(key)
+        key, value = self._keys_and_values(x, context, memory, state)  # (B, G, S, K), (B, G, S, Kv)
         heads = self._attend(query, key, value, context)  # (B, H, T, Kv)
         return self.output(note("concat", heads.transpose(1, 2).flatten(2)))  # (B, T, H*Kv) -> (B, T, D)
+
+    def _keys_and_values(
+        self, x: Tensor, context: AttentionContext, memory: Tensor | None, state: AttentionState | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of the source, or of all tokens so far; an encoder's are computed once."""
+        assert state is None or isinstance(state, KeyValueState)
+        if isinstance(state, CrossState) and state.key is not None and state.value is not None:
+            return state.key, state.value
+        source = x if memory is None else in_compute_dtype(memory)
+        key = self.key_norm(_split(self.key(source), self.n_kv_heads))
+        value = _split(self.value(source), self.n_kv_heads)
+        if context.signals.key is not None:
+            key = context.signals.key(key)
+        return (key, value) if state is None else state.append(key, value)
+
+    def init_state(self, cross: bool = False) -> KeyValueState:
+        return CrossState() if cross else KeyValueState()
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: AttentionContext) -> Tensor:
         dropout = self.dropout if self.training else 0.0

@@ -33,6 +33,6 @@ class TokenEmbedding(Embedding):
         assert isinstance(self.token.weight, nn.Parameter)
         return self.token.weight
 
-    def forward(self, input_ids: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, positions: Tensor | None = None) -> Tensor:
         x = self.token(input_ids)
         return x if self.factor == 1.0 else note("scaled", x * self.factor)
