@@ -5,6 +5,7 @@ import re
 import shlex
 
 from tests import runs
+from tests.training import task_runs
 from tfexp.cli.main import main
 from tfexp.tasks.next_token import NextToken
 from tfexp.training.record import Record, all_records
@@ -21,11 +22,24 @@ def test_a_run_ends_with_its_path_and_the_next_command(tmp_path, capsys):
     (record,) = records(tmp_path)
     out, err = capsys.readouterr()
     assert out == ""
-    loss = record.summary()["best"]["val/loss"]
-    assert err.splitlines()[-2:] == [
-        f"{record.folder}: val/loss {loss:.4f} at step 2",
+    summary = record.summary()
+    final = ", ".join(f"{name} {value:.4g}" for name, value in summary["final"].items() if name != "step")
+    assert err.splitlines()[-4:] == [
+        f"{record.folder}: val/loss {summary['best']['val/loss']:.4f} at step 2",
+        f"final: {final}",
+        "floors: unigram_entropy 2.145, bigram_entropy 0.4374",
         f"next: tfexp generate {record.folder}    or: tfexp report {record.folder}",
     ]
+
+
+def test_a_run_ends_with_what_its_task_watches_and_with_its_test(tmp_path, capsys):
+    assert main(["train", *task_runs.overrides("classification", tmp_path, *QUICK)]) == 0
+    (record,) = records(tmp_path)
+    first, *lines = capsys.readouterr().err.splitlines()[-5:]
+    accuracy = record.summary()["best"]["val/accuracy"]
+    assert first == f"{record.folder}: val/accuracy {accuracy:.4f} at step 2"
+    assert [line.partition(" ")[0] for line in lines] == ["final:", "test:", "floors:", "next:"]
+    assert f"test/accuracy {record.summary()['test']['test/accuracy']:.4g}" in lines[1]
 
 
 def test_the_default_outputs_need_no_path(tmp_path, capsys, monkeypatch):
@@ -63,7 +77,7 @@ def test_a_sweep_trains_every_combination(tmp_path, capsys):
     assert rates == [(lr, seed) for lr in (1e-5, 1e-4, 1e-3) for seed in (0, 1)]
     assert all(isinstance(lr, float) for lr, _ in rates)
     assert {re.search(r"lr=([^],]+)", r.summary()["signature"]).group(1) for r in found} == {"0.001", "0.0001", "1e-05"}
-    assert capsys.readouterr().err.count("val/loss") == 6
+    assert len(re.findall(r": val/loss [\d.]+ at step 2\n", capsys.readouterr().err)) == 6
 
 
 def test_a_sweep_goes_on_past_a_job_that_fails(tmp_path, capsys):

@@ -19,6 +19,8 @@ BY_HAND = {
     "two_in_turns": ([0, 1, 0, 1, 0], -(0.6 * math.log(0.6) + 0.4 * math.log(0.4)), 0.0),
     "four_at_random": ([0, 1, 2, 3], 2 * LN2, 0.0),  # each comes once: what follows is certain
     "what_follows_is_open": ([0, 0, 0, 1, 0], -(0.8 * math.log(0.8) + 0.2 * math.log(0.2)), 0.75 * 0.6365141682948128),
+    # 257 words: as 16-bit numbers, the pairs (0, 0) and (255, 1) would be one.
+    "more_pairs_than_16_bits": ([0, 0, 255, 1, 256], -(0.4 * math.log(0.4) + 0.6 * math.log(0.2)), LN2 / 2),
     "one": ([7], 0.0, 0.0),
     "nothing": ([], 0.0, 0.0),
 }

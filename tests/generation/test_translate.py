@@ -150,6 +150,14 @@ def test_h20_the_search_goes_on_after_the_first_end(p_end, alpha, best, score, n
     assert score > other
 
 
+def test_h20_a_search_ends_only_when_no_length_could_make_up_for_it():
+    # The empty target has log 0.501, A is just behind, and A A E wins by its length: log 0.449 / (8 / 6)^3.
+    table = Table({(): {ENDS.end: 0.501, 4: 0.499}, (4,): {4: 0.9, ENDS.end: 0.1}}, {ENDS.end: 1.0})
+    memory = table.encode(torch.zeros(1, 1, dtype=torch.int64), None)
+    assert _beam(table, memory, ENDS, 9, 1, 3.0) == [[4, 4]]
+    assert _beam(table, memory, ENDS, 9, 1, 0.0) == [[]]
+
+
 @pytest.mark.parametrize("n_beams", [1, 3])
 @pytest.mark.parametrize("longest", [1, 2, 5])
 def test_a_target_is_never_longer_than_it_may_be(longest, n_beams):

@@ -98,10 +98,10 @@ def test_metrics_of_several_classes_by_hand(hits, exact, accuracy, macro, micro)
 
 def test_the_confusion_matrix_counts_rows_as_true_and_columns_as_chosen():
     logits = torch.tensor([[2.0, 0, 0], [0, 3, 0], [0, 1, 0], [0, 0, 4]])
-    sums = Classification().score(Fixed(logits), batch([0, 1, 2, 1]))
-    assert sums["confusion"].tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 0]]
+    sums = Classification().score(Fixed(logits), batch([0, 1, 2, 2]))
+    assert sums["confusion"].tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
     details = Classification().details(sums, ("x", "y", "z"))
-    assert details == {"labels": ["x", "y", "z"], "confusion": [[1, 0, 0], [0, 1, 1], [0, 1, 0]]}
+    assert details == {"labels": ["x", "y", "z"], "confusion": [[1, 0, 0], [0, 1, 0], [0, 1, 1]]}
     assert Classification(multi_label=True).details({}, ("x",)) == {"labels": ["x"]}
 
 

@@ -95,11 +95,14 @@ class Block(nn.Module):
         return BlockState(self.attention.init_state(), cross)
 
     def _attend(self, x: Tensor, context: AttentionContext, state: AttentionState | None) -> Tensor:
-        return self.dropout(self.attention(x, context, state=state))
+        # Attention of one's own need not know of states; it is then not `cacheable`.
+        remembered = {} if state is None else {"state": state}
+        return self.dropout(self.attention(x, context, **remembered))
 
     def _attend_across(self, x: Tensor, memory: Memory, state: AttentionState | None) -> Tensor:
         assert self.cross_attention is not None
-        return self.dropout(self.cross_attention(x, memory.context, memory.states, state))
+        remembered = {} if state is None else {"state": state}
+        return self.dropout(self.cross_attention(x, memory.context, memory.states, **remembered))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.feedforward(x))
