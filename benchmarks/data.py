@@ -34,8 +34,8 @@ TASKS = {
     "translation": ["task=translation"],
 }
 SMALL = SIZES["small"]
-COMMON = [f"model.d_model={SMALL.d_model}", f"model.n_layers={SMALL.n_layers}", "model.max_seq_len=64", "data.seq_len=64",
-          f"data.batch_size={SMALL.batch_size}", "data.batch_tokens=null"]  # fmt: skip
+COMMON = [f"model.d_model={SMALL.d_model}", f"model.n_layers={SMALL.n_layers}", "model.max_seq_len=64",
+          "data.seq_len=64", f"data.batch_size={SMALL.batch_size}", "data.batch_tokens=null"]  # fmt: skip
 
 
 def milliseconds(call: Callable[[], Any], times: int) -> float:
@@ -66,11 +66,8 @@ def tokenizing(megabytes: float, rounds: int) -> None:
         start = time.perf_counter()
         tokenizer = Tokenizer(recipe.train(documents))
         trained = time.perf_counter() - start
-        encoded: list[Any] = []
-        times = [
-            milliseconds(lambda r=recipe, t=tokenizer: encoded.append(r.encode(t, documents)), 1) for _ in range(rounds)
-        ]
-        n_tokens = sum(len(ids) for ids in encoded[0])
+        n_tokens = sum(len(ids) for ids in recipe.encode(tokenizer, documents))
+        times = [milliseconds(lambda r=recipe, t=tokenizer: r.encode(t, documents), 1) for _ in range(rounds)]
         seconds = statistics.median(times) / 1000
         print(f"{name:<12}{trained:8.2f} s{n_bytes / 2**20 / seconds:9.1f} MB/s{n_tokens / seconds / 1e6:9.2f} M tok/s")
 

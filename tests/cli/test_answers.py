@@ -55,7 +55,7 @@ def test_h24_h25_a_translation_has_a_line_for_every_line(runs, tmp_path, capsys)
     lines, err = answers(capsys, runs["translation"], path)
     assert len(lines) == 5
     assert lines[1] == ""
-    assert "text 4: 300 tokens, of which the first 8 are read" in err
+    assert "text 4: 300 tokens, of which the first 7 are read" in err
     alone = tmp_path / "alone.txt"
     for number in (0, 2, 4):  # what stands beside a line changes nothing
         alone.write_text(LINES[number] + "\n", encoding="utf-8")

@@ -128,7 +128,10 @@ def test_G59_states_of_two_prompts_are_never_shared():
     tiny, first, second = model(position="rope"), ids(1, 6), ids(1, 6, seed=4)
     states = [DecodingState(tiny), DecodingState(tiny)]
     turns = [
-        [stepped(tiny, tokens[:, k : k + 1], [1], state=state) for tokens, state in zip((first, second), states)]
+        [
+            stepped(tiny, tokens[:, k : k + 1], [1], state=state)
+            for tokens, state in zip((first, second), states, strict=True)
+        ]
         for k in range(6)
     ]
     close(torch.cat([turn[0] for turn in turns], 1), tiny(first).logits.detach(), ATOL)

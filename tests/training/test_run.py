@@ -95,8 +95,8 @@ def test_what_is_written_is_what_ran(trained):
 
 def test_the_signature_names_choices_and_what_is_not_default(trained):
     assert (trained.folder / "signature.txt").read_text(encoding="utf-8") == (
-        "task:next_token|data:text_files|tok:char|emb:token|pos:rope|attn:softmax|norm:rmsnorm|place:pre|res:plain|"
-        "ffn:glu|d:16|h:2|f:32|L:1|opt:adamw[lr=0.003]|sched:cosine[warmup_steps=2]|batch:4x8x1|steps:12|"
+        "task:next_token|arch:decoder|data:text_files|tok:char|emb:token|pos:rope|attn:softmax|norm:rmsnorm|place:pre|res:plain|"
+        "ffn:glu|head:lm|init:gpt2|d:16|h:2|f:32|L:1|opt:adamw[lr=0.003]|sched:cosine[warmup_steps=2]|batch:4x8x1|steps:12|"
         f"prec:32-true|seed:0|v:{tfexp.__version__}\n"
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tfexp.ablation.plan import Plan
 from tfexp.ablation.statistics import Difference, mean, paired_difference, pairing_gain, standard_deviation
 from tfexp.config.freeze import effective, freeze
+from tfexp.tasks.base import higher_is_better
 from tfexp.training.record import Record
 
 
@@ -113,6 +114,7 @@ class StudyResult:
 def results_of_plan(plan: Plan) -> StudyResult:
     """Read the records of every cell of a plan."""
     study = plan.study
+    assert study.direction is not None  # from_config fills it in
     runs = [_read(cell.record, cell.variant, cell.seed, study.metric) for cell in plan.cells]
     names = list(dict.fromkeys(cell.variant for cell in plan.cells))
     return _assemble(
@@ -130,7 +132,8 @@ def results_of_runs(records: Sequence[Record], metric: str = "val/loss") -> Stud
     runs = [_read(record, name, record.config().seed, metric) for record, name in zip(unique, names, strict=True)]
     order = list(dict.fromkeys(run.variant for run in runs))
     command = "tfexp report " + " ".join(record.hash for record in records)
-    return _assemble("runs", "", command, metric, "lower", order, runs, {})
+    direction = "higher" if higher_is_better(metric) else "lower"
+    return _assemble("runs", "", command, metric, direction, order, runs, {})
 
 
 def _settings(records: Sequence[Record]) -> list[dict[str, str]]:

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tfexp.errors import ConfigError, nearest
 from tfexp.registry import check_node
+from tfexp.tasks.base import higher_is_better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Study:
         variants: Name -> overrides; further variants of your own making.
         seeds: How many (0, 1, ...), or which.
         metric: A metric of `metrics.jsonl`, compared at the end of training.
-        direction: Whether a lower or a higher metric is better.
+        direction: Whether a lower or a higher metric is better; null = as the metric's name says.
         baseline: Name of the variant that the others are compared with; null = the first.
     """
 
@@ -32,7 +33,7 @@ class Study:
     variants: dict[str, Any] = field(default_factory=dict)
     seeds: int | list[int] = 3
     metric: str = "val/loss"
-    direction: Literal["lower", "higher"] = "lower"
+    direction: Literal["lower", "higher"] | None = None
     baseline: str | None = None
 
     @classmethod
@@ -43,7 +44,8 @@ class Study:
         given = {**node, **({} if seeds is None else {"seeds": seeds})}
         study = cls(**check_node(cls, given, "ablation"))
         study._check()
-        return study
+        usual: Literal["lower", "higher"] = "higher" if higher_is_better(study.metric) else "lower"
+        return study if study.direction else replace(study, direction=usual)
 
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)

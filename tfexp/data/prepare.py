@@ -53,7 +53,6 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
         data: The checked `data` node.
         cache: Folder of all encoded sets.
     """
-    _make_folder(cache)
     recipe: TokenizerRecipe = create("tokenizer", data["tokenizer"], {})
     stamp, of_tokenizer = create("data", data, {}).stamp(), recipe.fingerprint()
     known = None if stamp is None else cache / f".{_name_of(data, stamp, of_tokenizer)}.key"
@@ -74,6 +73,7 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
         }
     )[:16]
     folder = cache / key
+    _make_folder(cache)  # only now: what could not be read leaves no folder behind
     with FileLock(cache / f".{key}.lock"):
         try:
             found = _load(folder)

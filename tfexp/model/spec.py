@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
 from tfexp.components.base import FeedForward, require_divisible
-from tfexp.errors import IncompatibleError, RegistryError
+from tfexp.errors import ConfigError, IncompatibleError, RegistryError
 from tfexp.model.overrides import STACK_KEYS, complete, complete_layers, in_slice, overlaid
 from tfexp.registry import Component, check_node, resolve
 from tfexp.schema import ChoiceOf, Range
@@ -142,12 +142,12 @@ class ModelSpec:
 
     def resolved(self, where: str = "model") -> "ModelSpec":
         """Fill the sizes that follow from others; `where` is this description's place in the config."""
-        head_dim = self.head_dim or require_divisible(
-            self.d_model,
-            self.n_heads,
-            f"{where}.n_heads: d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
-            f"use {_nearest_divisor(self.d_model, self.n_heads)} heads or set {where}.head_dim",
-        )
+        if self.head_dim is None and self.d_model % self.n_heads:
+            raise ConfigError(
+                f"{where}.n_heads: d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
+                f"use {_nearest_divisor(self.d_model, self.n_heads)} heads or set {where}.head_dim"
+            )
+        head_dim = self.head_dim or self.d_model // self.n_heads
         n_kv_heads = self.n_kv_heads or self.n_heads
         require_divisible(
             self.n_heads, n_kv_heads, f"{where}.n_kv_heads: must divide n_heads={self.n_heads}, got {n_kv_heads}"

@@ -94,6 +94,7 @@ class Task:
 
     reads: ClassVar[tuple[Kind, ...]]  # the kinds of examples that it can use
     architectures: ClassVar[tuple[str, ...]]  # the organisations of a model that it can train
+    reserved: ClassVar[int] = 0  # tokens of an example that special ones take
     specials: ClassVar[tuple[Special, ...]] = ()  # special tokens beyond pad, unk, bos, eos
     metric_names: ClassVar[tuple[str, ...]]  # of an evaluation, without the part's name
     monitor: ClassVar[str] = "loss"  # the metric that chooses the best checkpoint

@@ -41,6 +41,7 @@ class Classification(Task):
     reads = ("labelled",)
     architectures = ("encoder", "decoder")
     metric_names: ClassVar[tuple[str, ...]] = ("loss", "accuracy", "macro_f1", "micro_f1")
+    reserved = 2
     monitor = "accuracy"
 
     def __init__(

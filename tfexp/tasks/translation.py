@@ -59,6 +59,7 @@ class Translation(Task):
 
     reads = ("pairs",)
     architectures = ("encoder_decoder",)
+    reserved = 1
     metric_names: ClassVar[tuple[str, ...]] = (
         "loss", "perplexity", "accuracy", "exact_match", "bleu", "chrf",
     )  # fmt: skip

@@ -45,9 +45,10 @@ def answer(
         return ragged(recipe.encode(tokenizer, some), tokenizer.vocab_size)
 
     spec = DataSpec.from_node(plain["data"])
+    room = spec.length - task.reserved
     for number, length in enumerate(encode(texts).lengths.tolist(), start=1):
-        if length > spec.length:
-            warn(f"text {number}: {length} tokens, of which the first {spec.length} are read")
+        if length > room:
+            warn(f"text {number}: {length} tokens, of which the first {room} are read")
     data = PreparedData(tokenizer, {}, record.labels(), "", {})
     with torch.no_grad():
         return task.answers(model, Prompts(texts, data, spec, encode))

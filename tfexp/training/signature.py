@@ -14,7 +14,8 @@ def signature(config: Mapping[str, Any]) -> str:
     """`task:next_token|data:python_stdlib|pos:rope|...|v:0.1.0`: names, and keys that are not defaults."""
     model = config["model"]
     parts = {
-        "task": config["task"]["name"],
+        "task": _choice("task", config["task"]),
+        "arch": model["architecture"],
         "data": config["data"]["name"],
         "tok": _choice("tokenizer", config["data"]["tokenizer"], null_specials=usual_specials(config["task"]["name"])),
         "emb": _choice("embedding", model["embedding"]),
@@ -24,19 +25,25 @@ def signature(config: Mapping[str, Any]) -> str:
         "place": _choice("norm_placement", model["norm_placement"]),
         "res": _choice("residual", model["residual"]),
         "ffn": _choice("feedforward", model["feedforward"]),
+        "pool": _choice("pooling", model["pooling"]) if _pools(model) else "",
+        "head": _choice("head", model["head"]) + ("" if model["tie_embeddings"] or _pools(model) else "+free"),
+        "init": _choice("init", model["init"]),
+        "drop": "+".join(f"{site}={rate:g}" for site, rate in model["dropout"].items() if rate),
+        **{side: _overrides(model[side]) for side in ("encoder", "decoder")},
+        "layers": "+".join(f"{o['where']}({_overrides(o)})" for o in model["layers"]),
         "d": model["d_model"],
         "h": f"{model['n_heads']}" + (f"/{model['n_kv_heads']}" if model["n_kv_heads"] != model["n_heads"] else ""),
         "f": model["d_ff"],
         "L": model["n_layers"],
         "opt": _choice("optim", config["optim"], keep=("lr",)),
         "sched": _choice("schedule", config["schedule"]),
-        "batch": f"{config['data']['batch_size']}x{config['data']['seq_len']}x{config['trainer']['accumulate']}",
+        "batch": _batch(config),
         "steps": config["trainer"]["max_steps"],
         "prec": config["trainer"]["precision"],
         "seed": config["seed"],
         "v": tfexp.__version__,
     }
-    return "|".join(f"{key}:{value}" for key, value in parts.items())
+    return "|".join(f"{key}:{value}" for key, value in parts.items() if value != "")
 
 
 def slug(config: Mapping[str, Any]) -> str:
@@ -59,6 +66,27 @@ def tags(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{slot}:{v['name']}" for slot, v in config["model"].items() if isinstance(v, Mapping) and "name" in v)
 
 
+def _pools(model: Mapping[str, Any]) -> bool:
+    return "sequence_logits" in resolve("head", model["head"]["name"]).gives
+
+
+def _batch(config: Mapping[str, Any]) -> str:
+    """`16x128x1`: examples (or tokens), length, micro-batches; with what becomes of documents and of long examples."""
+    data = config["data"]
+    size = f"{data['batch_tokens']}tokens" if data["batch_tokens"] else data["batch_size"]
+    more = [value for key, usual in USUAL.items() if (value := data[key]) != usual]
+    return "+".join([f"{size}x{data['seq_len']}x{config['trainer']['accumulate']}", *more])
+
+
+USUAL = {"sampling": "blocks", "packing": "across", "overlong": "truncate"}
+
+
+def _overrides(changes: Mapping[str, Any]) -> str:
+    """What a side or a layer has of its own: `n_layers=6,position=alibi`."""
+    kept = {key: value for key, value in changes.items() if key not in ("where", "side")}
+    return ",".join(f"{key}={_value(value)}" for key, value in kept.items())
+
+
 def _choice(
     slot: str, node: Mapping[str, Any], keep: tuple[str, ...] = (), null_specials: list[Special] | None = None
 ) -> str:
@@ -78,7 +106,7 @@ def _same(value: Any, default: Any) -> bool:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("name"))
+        return str(value["name"]) if "name" in value else "+".join(f"{k}{v:g}" for k, v in value.items() if v) or "0"
     if isinstance(value, (list, tuple)):
         return "+".join(str(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
