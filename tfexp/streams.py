@@ -5,7 +5,8 @@ of a study share the batches and the initial parameters that they have in common
 loader workers changes nothing, and resuming at a step is setting one integer.
 
 Names in use: `init/<parameter path>` (index 0), `batch` (index: micro-batch), `order` (index:
-epoch), `dropout` (index: micro-batch), `generate` (index: prompt).
+epoch), `dropout` and `mask` (index: micro-batch), `mask/eval` (index: block),
+`data/<source>/<part>` (of rules), `generate` (index: prompt).
 """
 
 from hashlib import blake2b

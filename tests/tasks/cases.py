@@ -56,7 +56,7 @@ class Case:
 
     def eval_batches(self, batch_size: int, n: int = 23) -> EvalBatches:
         batches = self.make().eval_batches(self.prepared(n), "val", self.spec())
-        return replace(batches, batch_size=batch_size)  # type: ignore[type-var]
+        return replace(batches, batch_size=batch_size)
 
     def batch(self, which: Sequence[int]) -> Batch:
         """These examples as a training batch: padded to the longest of them, or blocks as they are."""

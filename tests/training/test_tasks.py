@@ -64,7 +64,7 @@ def straight(tmp_path_factory):
 
 
 def task_class(name: str) -> type:
-    return resolve("task", name.partition("_of_")[0]).target  # type: ignore[return-value]
+    return resolve("task", name.partition("_of_")[0]).target
 
 
 @pytest.mark.parametrize("name", TASKS)
