@@ -1,13 +1,14 @@
-"""Golden rows that concern generation without a cache: G53, G54, G59."""
+"""Golden rows that concern generation: G53, G54, G59."""
 
-from types import SimpleNamespace
+from itertools import zip_longest
 
 import pytest
 import torch
-from torch import nn
 
+from tests.generation.engines import Fake
 from tests.tiny import model as tiny_model
-from tfexp.generation.generate import generate_one
+from tfexp.generation.generate import generate, stream_one
+from tfexp.generation.session import Session
 from tfexp.registry import check_choice, names
 
 
@@ -26,34 +27,22 @@ class Letters:
         return "".join(chr(96 + i) for i in ids)
 
 
-class NextLetter(nn.Module):
+def next_letter() -> Fake:
     """Predicts the letter after the one at the last position, the end after `e`; misleads everywhere else."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.tokenizer = nn.Parameter(torch.zeros(1)), Letters()
-        self.spec, self.passes = SimpleNamespace(max_seq_len=8), 0
-
-    def forward(self, input_ids):
-        self.passes += 1
-        logits = torch.zeros(1, input_ids.shape[1], 10)
-        logits[0, :-1, 9] = 100.0
-        last = int(input_ids[0, -1])
-        logits[0, -1, 0 if last == 5 else last + 1] = 100.0
-        return SimpleNamespace(logits=logits)
+    return Fake(lambda text: 0 if text[-1] == 5 else text[-1] + 1, Letters())
 
 
-def greedy(limit):
-    return check_choice("generation", {"name": "greedy", "max_new_tokens": limit}, "generation")
+def greedy(model, prompt: str, limit: int) -> str:
+    return generate(model, [prompt], "greedy", max_new_tokens=limit, cache="none")[0]
 
 
 @pytest.mark.parametrize(
     ("limit", "text", "passes"), [(10, "bcde", 5), (2, "bc", 2)], ids=["G53_stops_at_the_end", "G53_stops_at_the_limit"]
 )
 def test_G53_greedy_loop_uses_the_last_position_only(limit, text, passes):
-    model = NextLetter()
-    assert generate_one(model, "a", greedy(limit)) == text
-    assert model.passes == passes
+    model = next_letter()
+    assert greedy(model, "a", limit) == text
+    assert len(model.shown) == passes
 
 
 @pytest.mark.parametrize("position", names("position"))
@@ -75,10 +64,12 @@ def test_G54_fails_where_the_future_is_seen():
 
 
 def test_G59_prompts_served_in_turns_equal_prompts_served_alone():
-    model = NextLetter()
-    alone = [generate_one(model, prompt, greedy(3), index) for index, prompt in enumerate(["a", "c"])]
-    turns: list[list[str]] = [[], []]
-    for length in range(1, 4):  # one more token of each in turn
-        for index, prompt in enumerate(["a", "c"]):
-            turns[index].append(generate_one(model, prompt, greedy(length), index))
-    assert [pieces[-1] for pieces in turns] == alone == ["bcd", "de"]
+    tiny = tiny_model(position="rope", vocab_size=10, max_seq_len=16)
+    tiny.tokenizer = Letters()
+    choice = check_choice("generation", {"name": "greedy", "max_new_tokens": 6}, "generation")
+    with Session(tiny, choice) as session:
+        alone = ["".join(stream_one(session, prompt)) for prompt in ("a", "cab")]
+        first, second = stream_one(session, "a"), stream_one(session, "cab")
+        turns = list(zip_longest(first, second, fillvalue=""))  # one more token of each in turn
+    assert ["".join(pieces) for pieces in zip(*turns, strict=True)] == alone
+    assert alone[0] != alone[1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfexp.config.compose import compose
     from tfexp.generation.generate import generate
+    from tfexp.interop.convert import from_hf, to_hf
     from tfexp.registry import register
     from tfexp.training.api import build, load, train
 
@@ -20,10 +21,12 @@ _HOME = {
     "train": "tfexp.training.api",
     "load": "tfexp.training.api",
     "generate": "tfexp.generation.generate",
+    "from_hf": "tfexp.interop.convert",
+    "to_hf": "tfexp.interop.convert",
     "register": "tfexp.registry",
 }
 
-__all__ = ["__version__", "build", "compose", "generate", "load", "register", "train"]
+__all__ = ["__version__", "build", "compose", "from_hf", "generate", "load", "register", "to_hf", "train"]
 
 
 def __getattr__(name: str) -> Any:

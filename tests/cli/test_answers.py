@@ -88,5 +88,5 @@ def test_a_masked_model_fills_gaps(runs, capsys):
 
 
 def test_keys_of_a_strategy_are_refused_where_a_task_answers(runs, capsys):
-    assert main(["generate", runs["translation"], "--prompt", "one", "temperature=0.5"]) == 1
+    assert main(["generate", runs["classification"], "--prompt", "one", "temperature=0.5"]) == 1
     assert "this run's task answers by itself" in capsys.readouterr().err

@@ -18,6 +18,12 @@ FOLDERS = {
 }
 
 
+GREEDY_KEYS = (
+    "banned, batch_size, cache, dtype, fast, forced_end, forced_start, frequency_penalty, max_new_tokens, "
+    "max_seconds, min_new_tokens, no_repeat_ngram"
+)
+
+
 @pytest.fixture
 def outputs(trained) -> str:
     return str(trained.folder.parents[1])
@@ -90,12 +96,18 @@ def test_generate_without_a_prompt_starts_a_document(outputs, capsys, monkeypatc
     assert main(["generate", "last", "--outputs", outputs, "max_new_tokens=3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["results"][0]["prompt"] == ""
 
+
+def test_at_a_terminal_prompts_are_answered_as_they_are_typed(outputs, capsys, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    monkeypatch.setattr("sys.stdin", Terminal("never read"))
-    assert main(["generate", "last", "--outputs", outputs, "max_new_tokens=3"]) == 0
+    monkeypatch.setattr("sys.stdin", Terminal("ab\nmuch too long for it\nb"))
+    assert main(["generate", "last", "--outputs", outputs, "max_new_tokens=3", "-s", "greedy"]) == 0
+    out, err = capsys.readouterr()
+    assert [len(line) for line in out.splitlines()] == [5, 4]  # the refused one in between has no answer
+    assert [line[:1] for line in out.splitlines()] == ["a", "b"]
+    assert "prompt 1 has 20 tokens, but the model reads at most 8" in err
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,7 @@ def test_generate_without_a_prompt_starts_a_document(outputs, capsys, monkeypatc
         (["temperature=0"], "generation.temperature: must be > 0, got 0"),
         (["temperature=nan"], "generation.temperature: expected float > 0, got 'nan'"),
         (["generation.top_k=None"], "generation.top_k: expected int or null >= 1, got 'None'; write null for no value"),
-        (["-s", "greedy", "temperature=1"], "generation.temperature: unknown key; keys here: max_new_tokens, seed."),
+        (["-s", "greedy", "temperature=1"], f"generation.temperature: unknown key; keys here: {GREEDY_KEYS}, ...."),
     ],
     ids=["name", "zero", "nan", "none", "key_of_another"],
 )
@@ -116,10 +128,10 @@ def test_a_wrong_way_to_generate_is_refused(outputs, capsys, arguments, message)
 
 def test_a_strategy_of_the_runs_plugin_is_known(tmp_path, capsys, scratch_registry):
     code = (
-        "from tfexp.registry import register\nfrom tfexp.generation.base import Strategy\n"
-        "@register('generation', 'always')\nclass Always(Strategy):\n"
+        "from tfexp.registry import register\nfrom tfexp.generation.token_loop import TokenStrategy\n"
+        "@register('generation', 'always')\nclass Always(TokenStrategy):\n"
         "    def __init__(self, *, token: int = 5) -> None:\n        self.token = token\n"
-        "    def choose(self, logits, generator):\n        return self.token\n"
+        "    def choose(self, scores, generators):\n        return scores.argmax(dim=-1) * 0 + self.token\n"
     )
     (tmp_path / "always.py").write_text(code, encoding="utf-8")
     overrides = runs.overrides(tmp_path, f"plugins=[{tmp_path}/always.py]", "trainer.max_steps=1")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.components import naive
+from tests.components import naive, naive_attention
 from tests.tiny import normal
 from tfexp.components.base import AttentionContext
 from tfexp.model.masks import self_attention_context
@@ -81,16 +81,36 @@ CASES = [
     Case("position", "rope", {}, naive.rope),
     Case("position", "rope", {"layout": "interleaved", "base": 50.0}, naive.rope),
     Case("position", "alibi", {}, naive.alibi),
-    Case("attention", "softmax", {}, naive.attention),
-    Case("attention", "softmax", {"form": "plain"}, naive.attention),
-    Case("attention", "softmax", {"form": "fused"}, naive.attention),
-    Case("attention", "softmax", {"bias": True, "value_dim": 3}, naive.attention),
-    Case("attention", "softmax", {"bias": True, "output_bias": False}, naive.attention),
-    Case("attention", "softmax", {"qk_norm": "rmsnorm", "form": "plain"}, naive.attention),
-    Case("attention", "softmax", {"score": "dot", "form": "fused"}, naive.attention),
-    Case("attention", "softmax", {"score": "cosine", "form": "plain"}, naive.attention),
-    Case("attention", "softmax", {"score": "cosine", "form": "fused"}, naive.attention),
-    Case("attention", "softmax", {"score": "additive", "value_dim": 5}, naive.attention),
+    Case("position", "t5", {"n_buckets": 8, "max_distance": 5}, naive.t5),
+    Case("position", "t5", {"bidirectional": False, "n_buckets": 4, "max_distance": 3}, naive.t5),
+    Case("attention", "softmax", {}, naive_attention.attention),
+    Case("attention", "softmax", {"form": "plain"}, naive_attention.attention),
+    Case("attention", "softmax", {"form": "fused"}, naive_attention.attention),
+    Case("attention", "softmax", {"bias": True, "value_dim": 3}, naive_attention.attention),
+    Case("attention", "softmax", {"bias": True, "output_bias": False}, naive_attention.attention),
+    Case("attention", "softmax", {"qk_norm": "rmsnorm", "form": "plain"}, naive_attention.attention),
+    Case("attention", "softmax", {"score": "dot", "form": "fused"}, naive_attention.attention),
+    Case("attention", "softmax", {"score": "cosine", "form": "plain"}, naive_attention.attention),
+    Case("attention", "softmax", {"score": "cosine", "form": "fused"}, naive_attention.attention),
+    Case("attention", "softmax", {"score": "additive", "value_dim": 5}, naive_attention.attention),
+    Case("attention", "softmax", {"window": 1}, naive_attention.attention),
+    Case("attention", "softmax", {"window": 3, "form": "fused"}, naive_attention.attention),
+    Case("attention", "softmax", {"window": 9, "form": "plain"}, naive_attention.attention),
+    Case("attention", "linear", {}, naive_attention.linear_attention),
+    Case("attention", "linear", {"form": "recurrent", "value_dim": 3, "bias": True}, naive_attention.linear_attention),
+    Case("attention", "linear", {"form": "chunked", "chunk": 2, "eps": 1e-2}, naive_attention.linear_attention),
+    Case(
+        "attention", "retention", {}, naive_attention.retention, atol=1e-10
+    ),  # the norm divides by spreads down to 0.01
+    Case("attention", "retention", {"form": "recurrent", "value_dim": 3}, naive_attention.retention, atol=1e-10),
+    Case("attention", "retention", {"form": "chunked", "chunk": 2, "eps": 1e-2}, naive_attention.retention),
+    Case("attention", "delta", {}, naive_attention.delta, atol=1e-10),  # so do the lengths of queries and keys
+    Case("attention", "delta", {"form": "recurrent", "value_dim": 3}, naive_attention.delta, atol=1e-10),
+    Case("attention", "delta", {"form": "chunked", "chunk": 2, "conv": 2}, naive_attention.delta, atol=1e-10),
+    Case("attention", "delta", {"gated": False, "conv": None, "output_gate": False}, naive_attention.delta, atol=1e-10),
+    Case("attention", "mla", {}, naive_attention.mla),
+    Case("attention", "mla", {"q_rank": 3, "kv_rank": 5, "form": "plain"}, naive_attention.mla),
+    Case("attention", "mla", {"nope_dim": 3, "rope_dim": 4, "value_dim": 5, "form": "fused"}, naive_attention.mla),
     Case("score", "dot", {}, naive.scores),
     Case("score", "scaled_dot", {}, naive.scores),
     Case("score", "scaled_dot", {"scale": 0.3}, naive.scores),
@@ -118,6 +138,7 @@ CASES = [
     Case("pooling", "attention", {}, naive.attention_pooling),
     Case("head", "lm", {}, naive.lm),
     Case("head", "lm", {"bias": True}, naive.lm),
+    Case("head", "lm", {"bias": True, "scale": True}, naive.lm),
     *(Case("head", "mlm", {"activation": a}, naive.mlm) for a in ACTIVATIONS),
     Case("head", "classification", {}, naive.classification),
     Case("head", "classification", {"hidden": True}, naive.classification),

@@ -96,7 +96,8 @@ def glu(module: Any, x: Tensor) -> Tensor:
 
 
 def lm(module: Any, hidden: Tensor) -> Tensor:
-    return per_token(lambda token: affine(module.project, token), hidden)
+    scale = 1 / math.sqrt(hidden.shape[-1]) if module.factor != 1 else 1
+    return per_token(lambda token: affine(module.project, token * scale), hidden)
 
 
 def mlm(module: Any, hidden: Tensor) -> Tensor:
@@ -157,7 +158,7 @@ def attention_pooling(module: Any, hidden: Tensor, mask: Tensor | None) -> Tenso
     return pooled(weighted, hidden, mask)
 
 
-# --- attention ---------------------------------------------------------------------------------
+# --- scores ------------------------------------------------------------------------------------
 
 
 def dot(q: Tensor, k: Tensor) -> Tensor:
@@ -187,57 +188,6 @@ def mix(logits: list[Tensor], values: list[Tensor]) -> Tensor:
     top = max(logit.item() for logit in logits)
     weights = [torch.exp(logit - top) for logit in logits]
     return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
-
-
-def attention(module: Any, x: Tensor, context: Any, memory: Tensor | None = None) -> Tensor:
-    """Multi-head attention, one query of one head at a time; reads mask, signals and open bias of the context."""
-    source = x if memory is None else memory
-    return torch.stack([_attend_sample(module, x[b], source[b], context, b) for b in range(len(x))])
-
-
-def _attend_sample(module: Any, x: Tensor, source: Tensor, context: Any, b: int) -> Tensor:
-    share, signals = module.n_heads // module.n_kv_heads, context.signals
-    every_q, every_k, every_v = (
-        torch.stack([affine(layer, token) for token in tokens])
-        for layer, tokens in ((module.query, x), (module.key, source), (module.value, source))
-    )
-    heads = []
-    for h in range(module.n_heads):
-        q = _signal(signals.query, _normed(module.query_norm, _head(every_q, h, module.head_dim)), b)
-        k = _signal(signals.key, _normed(module.key_norm, _head(every_k, h // share, module.head_dim)), b)
-        v = _head(every_v, h // share, module.value_dim)
-        rows = []
-        for t in range(len(x)):
-            seen = [s for s in range(len(source)) if _allowed(context.mask, b, t, s)]
-            logits = [score(module.score, q[t], k[s]) + _bias(signals.bias, b, h, t, s) for s in seen]
-            rows.append(mix(logits, [v[s] for s in seen]) if seen else v.new_zeros(module.value_dim))
-        heads.append(torch.stack(rows))
-    return torch.stack([affine(module.output, concat) for concat in torch.cat(heads, dim=-1)])
-
-
-def _head(x: Tensor, h: int, width: int) -> Tensor:
-    return x[:, h * width : (h + 1) * width]
-
-
-def _normed(norm: Any, x: Tensor) -> Tensor:
-    return x if not list(norm.parameters()) else rmsnorm(norm, x.unsqueeze(0))[0]
-
-
-def _signal(rotate: Any, x: Tensor, b: int) -> Tensor:
-    # Positions that differ within the batch rotate each sample its own way.
-    return x if rotate is None else rotate(x.expand(2, 1, *x.shape))[b, 0]
-
-
-def _allowed(mask: Tensor | None, b: int, t: int, s: int) -> bool:
-    if mask is None:
-        return True
-    return bool(mask[b, 0, t, s] if mask.dim() == 4 else mask[t, s])
-
-
-def _bias(bias: Tensor | None, b: int, h: int, t: int, s: int) -> Tensor | float:
-    if bias is None:
-        return 0.0
-    return bias[b, h, t, s] if bias.dim() == 4 else bias[h, t, s]
 
 
 # --- positions: what `cases.act_on_everything` gathers, in the same order ------------------------
@@ -300,3 +250,20 @@ def rope(module: Any, x: Tensor) -> Tensor:
 def alibi(module: Any, x: Tensor) -> Tensor:
     bias = [[[-(2.0 ** (-2 * (h + 1))) * abs(t - s) for s in range(5)] for t in range(5)] for h in range(4)]
     return _gather(x, x, _stay, torch.tensor(bias, dtype=x.dtype)[:, : x.shape[1], : x.shape[1]])
+
+
+def t5(module: Any, x: Tensor) -> Tensor:
+    """By scalar logarithms; the options of its rows keep clear of the borders of buckets, where rounding decides."""
+
+    def bucket(offset: int) -> int:
+        one_side = module.n_buckets // 2 if module.bidirectional else module.n_buckets
+        distance = abs(offset) if module.bidirectional else max(-offset, 0)
+        exact = one_side // 2
+        if distance >= exact:
+            grown = math.log(distance / exact, module.max_distance / exact) * (one_side - exact)
+            distance = min(exact + int(grown), one_side - 1)
+        return distance + (one_side if module.bidirectional and offset > 0 else 0)
+
+    places = range(x.shape[1])
+    bias = [[torch.stack([module.table[bucket(s - t), h] for s in places]) for t in places] for h in range(4)]
+    return _gather(x, x, _stay, torch.stack([torch.stack(rows) for rows in bias]))

@@ -10,8 +10,8 @@ from tests.components import naive
 from tests.components.cases import CASES, Case, D, causal_context, inputs, run, sample
 from tests.tiny import close, normal
 from tfexp.components.base import AttentionContext, Signals
-from tfexp.model.masks import self_attention_context
-from tfexp.registry import create
+from tfexp.model.masks import cross_attention_context, self_attention_context
+from tfexp.registry import create, resolve
 
 WITH_REFERENCE = [case for case in CASES if case.reference is not None]
 ATTENTIONS = [case for case in CASES if case.slot == "attention"]
@@ -60,23 +60,62 @@ def test_a_wrong_formula_is_seen():
         close(run(case, module, x), naive.layernorm(Case("norm", "layernorm").make(), x))
 
 
-@pytest.mark.parametrize("case", ATTENTIONS, ids=[case.id for case in ATTENTIONS])
-@pytest.mark.parametrize("pads", PADS)
-@pytest.mark.parametrize("position", POSITIONS)
-def test_attention_equals_the_loop_under_every_mask(case, pads, position):
-    module, x = case.make(), sample().requires_grad_()
+def placed(position: str, pads: str, causal: bool = True, documents: list[int] | None = None) -> AttentionContext:
     mask = None if PADS[pads] is None else torch.tensor(PADS[pads], dtype=torch.bool)
     place = create("position", POSITIONS[position], {"head_dim": 4, "n_heads": 4}).double()
-    context = self_attention_context(place, torch.arange(5).expand(2, 5), mask, x.dtype)
-    assert_same(module(x, context), naive.attention(module, x, context), [x, *trainable(module)], case.atol)
+    numbers = None if documents is None else torch.tensor(documents).expand(2, 5)
+    return self_attention_context(place, torch.arange(5).expand(2, 5), mask, torch.float64, causal, numbers)
+
+
+def gives(case: Case) -> frozenset[str]:
+    return resolve(case.slot, case.name).gives
+
+
+PLACED = [(c, p) for c in ATTENTIONS for p in POSITIONS if resolve("position", p).needs <= gives(c)]
+PLACED_IDS = [f"{case.id}-{position}" for case, position in PLACED]
+CROSSING = [case for case in ATTENTIONS if "cross" in gives(case)]
+TWO_WAY = [case for case in ATTENTIONS if "bidirectional" in gives(case)]
+
+
+def assert_attends_as_the_loop(case: Case, context: AttentionContext) -> None:
+    """What comes out at padded tokens is read by nobody, but is zero where a row has nothing else."""
+    module, x = case.make(), sample().requires_grad_()
+    out, expected = module(x, context), case.reference(module, x, context)
+    if context.real is not None:
+        nothing = ~context.real.any(dim=1)
+        bias = 0.0 if module.output.bias is None else module.output.bias
+        close(out[nothing], (torch.zeros_like(out) + bias)[nothing].detach())
+    if context.real is not None and "exact" not in gives(case):
+        out, expected = out[context.real], expected[context.real]
+    assert_same(out, expected, [x, *trainable(module)], case.atol)
+
+
+@pytest.mark.parametrize(("case", "position"), PLACED, ids=PLACED_IDS)
+@pytest.mark.parametrize("pads", PADS)
+def test_attention_equals_the_loop_under_every_mask(case, pads, position):
+    assert_attends_as_the_loop(case, placed(position, pads))
 
 
 @pytest.mark.parametrize("case", ATTENTIONS, ids=[case.id for case in ATTENTIONS])
-def test_attention_to_a_memory_equals_the_loop(case):
+@pytest.mark.parametrize("pads", ["no_pads", "right_padding", "left_padding"])
+def test_attention_to_documents_equals_the_loop(case, pads):
+    assert_attends_as_the_loop(case, placed("rope", pads, documents=[0, 0, 1, 1, 2]))
+
+
+@pytest.mark.parametrize("case", TWO_WAY, ids=[case.id for case in TWO_WAY])
+@pytest.mark.parametrize("pads", PADS)
+@pytest.mark.parametrize("documents", [None, [0, 0, 1, 1, 1]], ids=["one_document", "documents"])
+def test_bidirectional_attention_equals_the_loop(case, pads, documents):
+    assert_attends_as_the_loop(case, placed("rope", pads, causal=False, documents=documents))
+
+
+@pytest.mark.parametrize("case", CROSSING, ids=[case.id for case in CROSSING])
+@pytest.mark.parametrize("pads", [None, [[1, 1, 1], [1, 1, 0]], [[1, 1, 1], [0, 0, 0]]], ids=str)
+def test_attention_to_a_memory_equals_the_loop(case, pads):
     module, x = case.make(), sample().requires_grad_()
     memory = normal(2, 3, D, seed=8).requires_grad_()
-    context = AttentionContext()
-    ours, theirs = module(x, context, memory), naive.attention(module, x, context, memory)
+    context = cross_attention_context(None if pads is None else torch.tensor(pads).bool(), x.dtype)
+    ours, theirs = module(x, context, memory), case.reference(module, x, context, memory)
     assert_same(ours, theirs, [x, memory, *trainable(module)], case.atol)
 
 

@@ -1,7 +1,10 @@
 """Components that each break a law which models keep: the tests of the laws must see them."""
 
+from dataclasses import replace
+
 import torch
 
+from tfexp.components.attention.retention import Retention
 from tfexp.components.attention.softmax import SoftmaxAttention
 from tfexp.components.base import Attention, FeedForward, Head, Pooling, Position
 
@@ -89,3 +92,27 @@ class Inattentive(Attention):
 
     def forward(self, x, context, memory=None):
         return x
+
+
+class RemembersPadding(Retention):
+    """A recurrence that takes padded tokens for real ones."""
+
+    def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int) -> None:
+        super().__init__(d_model, n_heads, n_kv_heads, head_dim)
+
+    def forward(self, x, context, memory=None, state=None):
+        return super().forward(x, replace(context, real=None), memory, state)
+
+
+class RemembersOtherDocuments(RemembersPadding):
+    """A recurrence that goes on where a new document starts."""
+
+    def forward(self, x, context, memory=None, state=None):
+        return Retention.forward(self, x, replace(context, starts=None), memory, state)
+
+
+class ForgetsItsState(RemembersPadding):
+    """A recurrence that starts anew with every pass."""
+
+    def forward(self, x, context, memory=None, state=None):
+        return Retention.forward(self, x, context, memory, None)

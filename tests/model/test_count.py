@@ -26,6 +26,13 @@ COUNTS = {
     "additive": ({"attention": {"name": "softmax", "score": "additive"}}, BASE + N * (2 * 16 + 4), V * D),
     "learned_cosine": ({"attention": {"name": "softmax", "score": "cosine"}}, BASE + N, V * D),
     "wide_values": ({"attention": {"name": "softmax", "value_dim": 6}}, BASE + N * 2 * D * (12 - 8), V * D),
+    "window": ({"attention": {"name": "softmax", "window": 2}}, BASE, V * D),
+    "linear": ({"attention": "linear"}, BASE, V * D),
+    "retention": ({"attention": "retention"}, BASE + N * D * D, V * D),  # the gate
+    # The gate; strengths, fading and its two vectors; four taps for each of 3 D channels; a norm of one head.
+    "delta": ({"attention": "delta"}, BASE + N * (D * D + 2 * D * 2 + 2 * 2 + 4 * 3 * D + 4), V * D),
+    # Queries of 4 + 2 a head; 16 + 2 compressed; a norm; keys and values of 4 + 4 a head; the output.
+    "mla": ({"attention": "mla"}, BASE + N * (D * 12 + D * 18 + 16 + 16 * 16 - 3 * D * D), V * D),
     "head_bias": ({"head": {"name": "lm", "bias": True}}, BASE + V, V * D),
     "encoder": ({"architecture": "encoder"}, BASE, V * D),
     "mlm": ({"architecture": "encoder", "head": "mlm"}, BASE + D * D + D + 2 * D + V, V * D),
@@ -82,6 +89,26 @@ def test_operations_equal_what_a_pass_records(score, n_kv_heads):
         set_recorder(None)
     extra = sum(block.attention.extra_flops(4, 4) for block in made.decoder.layers)
     assert sum(recorded) == extra
+
+
+ATTENTIONS = {
+    "linear": 2 * 2 * 4 * 5 * 4 * 2,  # 2 heads, K (V + 1), 4 tokens, written and read
+    "retention": 2 * 2 * 4 * 4 * 4 * 2,
+    "delta": 2 * 2 * 4 * 4 * 4 * 3,  # read before it is written, too
+    "mla": 2 * 2 * (4 + 2 + 4) * 4 * 4,
+}
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_operations_of_an_attention_equal_the_hand_formula_and_what_a_pass_records(attention):
+    made, recorded = model(attention=attention), []
+    set_recorder(lambda name, value, flops: recorded.append(flops))
+    try:
+        made(ids(3, 4))
+    finally:
+        set_recorder(None)
+    assert made.decoder.layers[0].attention.extra_flops(4, 4) == ATTENTIONS[attention]
+    assert sum(recorded) == 3 * N * ATTENTIONS[attention]
 
 
 def test_operations_of_two_sides_equal_the_hand_formula():

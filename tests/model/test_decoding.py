@@ -1,16 +1,30 @@
-"""Decoding from a state against passes over everything: for every position, placement and organisation."""
+"""Decoding from a state against passes over everything: for all that goes together, on one side and on two."""
+
+from itertools import product
 
 import pytest
 import torch
 
+from tests.model.broken import ForgetsItsState
 from tests.tiny import close, ids, model
 from tfexp.errors import DataError
 from tfexp.model.decoding import DecodingState, step
-from tfexp.registry import names
+from tfexp.registry import names, register, resolve
 
 ATOL = 1e-11  # float64 through two layers whose logits reach about 30
 POSITIONS = names("position")
 PLACEMENTS = names("norm_placement")
+ATTENTIONS = {name: {"name": name} for name in names("attention")} | {"window": {"name": "softmax", "window": 3}}
+DECODING = {
+    attention: options
+    for attention, options in ATTENTIONS.items()
+    if resolve("attention", options["name"]).gives >= {"causal", "cacheable"}
+}
+CHOICES = [
+    pytest.param(options, position, placement, id=f"{attention}-{position}-{placement}")
+    for (attention, options), position, placement in product(DECODING.items(), POSITIONS, PLACEMENTS)
+    if resolve("position", position).needs <= resolve("attention", options["name"]).gives
+]
 VARIANTS = {
     "grouped": {"n_heads": 4, "n_kv_heads": 2, "head_dim": 2},
     "additive": {"attention": {"name": "softmax", "score": "additive"}},
@@ -30,11 +44,26 @@ def stepped(tiny, tokens, chunks, mask=None, memory=None, state=None):
 
 
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("position", POSITIONS)
-def test_steps_equal_one_pass(position, placement, chunks):
-    tiny, tokens = model(position=position, norm_placement=placement), ids(2, 6)
+@pytest.mark.parametrize(("attention", "position", "placement"), CHOICES)
+def test_steps_equal_one_pass(attention, position, placement, chunks):
+    tiny, tokens = model(attention=attention, position=position, norm_placement=placement), ids(2, 6)
     close(stepped(tiny, tokens, chunks), tiny(tokens).logits.detach(), ATOL)
+
+
+def test_a_layer_that_forgets_its_state_is_seen(scratch_registry):
+    register("attention", "forgetful", gives={"causal", "padding", "cacheable"})(ForgetsItsState)
+    tiny, tokens = model(attention="forgetful"), ids(2, 6)
+    close(stepped(tiny, tokens, [6]), tiny(tokens).logits.detach(), ATOL)
+    with pytest.raises(AssertionError, match="not close"):
+        close(stepped(tiny, tokens, [4, 1, 1]), tiny(tokens).logits.detach(), ATOL)
+
+
+@pytest.mark.parametrize("attention", DECODING)
+def test_a_state_holds_what_its_layers_say(attention):
+    tiny = model(attention=DECODING[attention])
+    state = DecodingState(tiny)
+    stepped(tiny, ids(2, 6), [4, 1, 1], state=state)
+    assert state.numbers() == 2 * sum(layer.attention.state_numbers(6) for layer in tiny.decoder.layers)
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -43,9 +72,9 @@ def test_steps_equal_one_pass_whatever_the_parts(changes):
     close(stepped(tiny, tokens, [3, 1, 1, 1]), tiny(tokens).logits.detach(), ATOL)
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-def test_h06_left_padded_prompts_equal_prompts_alone(position):
-    tiny, tokens = model(position=position), ids(2, 6)
+@pytest.mark.parametrize(("attention", "position", "placement"), CHOICES)
+def test_h06_left_padded_prompts_equal_prompts_alone(attention, position, placement):
+    tiny, tokens = model(attention=attention, position=position, norm_placement=placement), ids(2, 6)
     mask = torch.ones(2, 6, dtype=torch.bool)
     mask[1, :2] = False
     both = stepped(tiny, tokens, [4, 1, 1], mask)
@@ -53,9 +82,16 @@ def test_h06_left_padded_prompts_equal_prompts_alone(position):
     close(both[1, 2:], stepped(tiny, tokens[1:, 2:], [4])[0], ATOL)
 
 
+CROSSING = [name for name, o in DECODING.items() if "cross" in resolve("attention", o["name"]).gives]
+
+
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
-def test_an_encoder_decoder_steps_as_it_passes(chunks):
-    tiny, source, tokens = model(architecture="encoder_decoder", position="rope"), ids(2, 5, seed=3), ids(2, 6)
+@pytest.mark.parametrize("cross", CROSSING)
+@pytest.mark.parametrize("attention", DECODING)
+def test_an_encoder_decoder_steps_as_it_passes(attention, cross, chunks):
+    parts = {"decoder": {"attention": DECODING[attention]}, "cross_attention": DECODING[cross]}
+    tiny = model(architecture="encoder_decoder", position="rope", **parts)
+    source, tokens = ids(2, 5, seed=3), ids(2, 6)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
         memory = tiny.encode(source, mask)
@@ -72,9 +108,9 @@ def test_G55_shapes_of_the_cache():
     tiny = model(n_layers=2)
     state = DecodingState(tiny)
     step(tiny, ids(2, 3), state)
-    assert state.blocks[0].attention.key.shape == (2, 2, 3, 4)
+    assert state.blocks[0].attention.tensors[0].shape == (2, 2, 3, 4)
     step(tiny, ids(2, 1), state)
-    assert state.blocks[0].attention.value.shape == (2, 2, 4, 4)
+    assert state.blocks[0].attention.tensors[1].shape == (2, 2, 4, 4)
 
 
 def test_G56_size_of_the_cache():
@@ -140,8 +176,10 @@ def test_G59_states_of_two_prompts_are_never_shared():
 
 @pytest.mark.parametrize("rows", [[1, 0], [0, 0, 1], [1]], ids=["swap", "fork", "drop"])
 @pytest.mark.parametrize("sided", [False, True], ids=["decoder", "encoder_decoder"])
-def test_rows_can_be_swapped_repeated_and_dropped(rows, sided):
-    changes = {"architecture": "encoder_decoder"} if sided else {}
+@pytest.mark.parametrize("attention", DECODING)
+def test_rows_can_be_swapped_repeated_and_dropped(attention, rows, sided):
+    changes = {"architecture": "encoder_decoder", "encoder": {"attention": "softmax"}} if sided else {}
+    changes |= {"attention": DECODING[attention], "cross_attention": "linear" if attention == "linear" else "softmax"}
     tiny, tokens, source = model(position="learned", **changes), ids(2, 6), ids(2, 4, seed=3)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     memory = tiny.encode(source, mask) if sided else None

@@ -11,6 +11,8 @@ from tests.model.broken import (
     CountsFromTheStart,
     DividesByNothing,
     LooksAhead,
+    RemembersOtherDocuments,
+    RemembersPadding,
     Restless,
     ScoresDifferences,
     SumsOverTheBatch,
@@ -67,6 +69,50 @@ def test_invariance(check, choice):
 @pytest.mark.parametrize("check", [checks.check_causality, *CHECKS], ids=lambda check: check.__name__[6:])
 def test_invariance_in_the_plain_form(check, position):
     check(variant((position, "scaled_dot", "layernorm", "pre", "mlp"), form="plain"))
+
+
+ATTENTIONS = {name: {"name": name} for name in names("attention")} | {"window": {"name": "softmax", "window": 3}}
+DECODERS = [
+    pytest.param(options, position, id=f"{attention}-{position}")
+    for (attention, options), position in product(ATTENTIONS.items(), POSITIONS)
+    if resolve("attention", options["name"]).gives >= resolve("position", position).needs | {"causal"}
+]
+ENCODERS = [name for name, o in ATTENTIONS.items() if "bidirectional" in resolve("attention", o["name"]).gives]
+
+
+@pytest.mark.parametrize(("attention", "position"), DECODERS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__[6:])
+def test_invariance_whatever_the_attention(check, attention, position):
+    check(model(attention=attention, position=position, n_heads=4, n_kv_heads=2, head_dim=4))
+
+
+@pytest.mark.parametrize(
+    "attention", [o for name, o in ATTENTIONS.items() if name != "window"], ids=lambda o: o["name"]
+)
+def test_g23_no_gradient_comes_from_the_future_whatever_the_attention(attention):
+    checks.check_causality(model(attention=attention))
+
+
+@pytest.mark.parametrize("attention", ENCODERS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__[6:])
+def test_invariance_of_an_encoder_whatever_the_attention(check, attention):
+    check(model(architecture="encoder", position="rope", attention=ATTENTIONS[attention]))
+
+
+@pytest.mark.parametrize("attention", [name for name in ENCODERS if name != "window"])
+def test_an_encoder_looks_both_ways_whatever_the_attention(attention):
+    checks.check_bidirectional(model(architecture="encoder", attention=ATTENTIONS[attention]))
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_rope_forgets_a_shift_whatever_the_attention(attention):
+    checks.check_shift(model(attention=ATTENTIONS[attention], position="rope"))
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_packed_row_without_its_documents_is_seen_whatever_the_attention(attention):
+    with pytest.raises(AssertionError, match="not close"):
+        checks.check_packed_documents(model(attention=ATTENTIONS[attention]), documents=[0] * 9)
 
 
 @pytest.mark.parametrize("choice", SOME, ids="-".join)
@@ -139,15 +185,21 @@ BROKEN = [
     (checks.check_explicit_positions, "position", SumsOverTheBatch),
     (checks.check_blocked_rows, "feedforward", DividesByNothing),
     (checks.check_packed_documents, "feedforward", LooksAhead),
+    (checks.check_left_padding, "attention", RemembersPadding),
+    (checks.check_pad_ids, "attention", RemembersPadding),
+    (checks.check_packed_documents, "attention", RemembersOtherDocuments),
     (checks.check_logits_at, "head", ScoresDifferences),
     (checks.check_deterministic, "feedforward", Restless),
     (checks.check_shift, "position", SumsOverTheBatch),
 ]
 
 
+GIVES = {"head": {"token_logits"}, "attention": {"causal", "padding"}}
+
+
 @pytest.mark.parametrize(("check", "slot", "broken"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
 def test_a_broken_model_is_seen(scratch_registry, check, slot, broken):
-    register(slot, "broken", gives={"token_logits"} if slot == "head" else ())(broken)
+    register(slot, "broken", gives=GIVES.get(slot, ()))(broken)
     with pytest.raises(AssertionError):
         check(model(**{slot: "broken"}))
 

@@ -129,6 +129,29 @@ def test_a_combination_that_cannot_work_is_refused_with_the_reason(scratch_regis
     assert str(error.value) == message
 
 
+REFUSED_ATTENTIONS = {
+    "alibi_without_scores": (
+        {"position": "alibi", "attention": "linear"},
+        "model.position: 'alibi' needs 'score_bias', which no other part gives (attention=linear)",
+    ),
+    "retention_both_ways": (
+        {"architecture": "encoder", "attention": "retention"},
+        "model.attention: architecture=encoder needs 'bidirectional', which 'retention' does not give",
+    ),
+    "delta_across": (
+        {"architecture": "encoder_decoder", "cross_attention": "delta"},
+        "model.cross_attention: a decoder that reads an encoder needs 'cross', which 'delta' does not give",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED_ATTENTIONS.values(), ids=REFUSED_ATTENTIONS)
+def test_an_attention_that_cannot_do_it_is_refused_with_the_reason(changes, message):
+    with pytest.raises(ConfigError) as error:
+        build_model(spec(**changes))
+    assert str(error.value) == message
+
+
 def test_a_part_does_not_satisfy_its_own_need(scratch_registry):
     register("position", "marked", needs={"relative"}, gives={"relative"})(Marked)
     parts = {"position": resolve("position", "marked"), "attention": resolve("attention", "softmax")}

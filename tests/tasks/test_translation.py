@@ -15,7 +15,9 @@ from tests.tiny import close, normal
 from tfexp.batch import IGNORE, Batch
 from tfexp.data.corpus import Pair
 from tfexp.errors import ConfigError
-from tfexp.generation.translate import Ends, translate
+from tfexp.generation.session import Request, Session
+from tfexp.model.ends import Ends
+from tfexp.registry import check_choice
 from tfexp.tasks.base import EvalPart
 from tfexp.tasks.overlap import bleu_scorer, chrf_scorer, signature
 from tfexp.tasks.translation import Translation
@@ -107,11 +109,12 @@ def test_exact_match_is_that_of_greedy_decoding(trained):
     net, data = trained
     task = Translation()
     measured = evaluate(net, task, task.eval_batches(data, "val", SPEC), "32-true")["exact_match"]
-    special = [data.tokenizer.special_id(name) for name in ("bos", "eos", "pad")]
-    right = 0
-    for source, target in zip(data.parts["val"].columns["source"], targets_of(data), strict=True):
-        ids = torch.tensor([[*source.tolist(), special[1]]])
-        right += translate(net, ids, None, Ends(*special), SPEC.length) == [target]
+    begin, end, pad = (data.tokenizer.special_id(name) for name in ("bos", "eos", "pad"))
+    choice = check_choice("generation", {"name": "greedy", "max_new_tokens": SPEC.length}, "generation")
+    requests = [Request([begin], [*source.tolist(), end]) for source in data.parts["val"].columns["source"]]
+    with Session(net, choice, Ends(begin, end, pad, never=(begin, pad))) as session:
+        found = session.answer(requests)
+    right = sum(h.ids == target for (h,), target in zip(found, targets_of(data), strict=True))
     assert measured == right / 40
     assert 0.2 < measured < 0.9  # else this says little
     decoded = task.targets(net, data, "val", SPEC, range(40))

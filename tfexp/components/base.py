@@ -3,15 +3,15 @@
 Shape letters are those of `tfexp.batch`. Masks: True = may attend, everywhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from tfexp.components import onednn
-from tfexp.components.state import AttentionState
+from tfexp.components.state import AttentionState, StatePlan
 from tfexp.errors import ConfigError
 
 Role = Literal["hidden", "residual", "logits"]
@@ -30,8 +30,11 @@ class Linear(nn.Linear):
     def __init__(self, n_in: int, n_out: int, bias: bool, role: Role = "hidden") -> None:
         super().__init__(n_in, n_out, bias=bias)
         self.role: Role = role
+        self.packed: onednn.Packed | None = None  # while decoding, see components/packing.py
 
     def forward(self, input: Tensor) -> Tensor:
+        if self.packed is not None and self.packed.serves(input, self.weight):
+            return self.packed.linear(input, self.bias)
         if onednn.applies(input, self.weight):
             return onednn.linear(input, self.weight, self.bias)
         return super().forward(input)
@@ -150,6 +153,13 @@ class AttentionContext:
         logit_bias: Float, broadcastable to (B, H, T, S): the position's bias, -inf where not allowed.
         causal: `logit_bias` is exactly the causal triangle, so a kernel's own causal form may serve.
         blocked: (B, 1, T, 1) bool, True = the row may attend to nothing and must give zeros.
+        real: (B, T) bool, True = this pass's position holds a real token; None = all do. What does not look at
+            keys one by one (recurrent forms) leaves the others out by it.
+        starts: (B, T) or (T,) bool, True = a document begins here and sees nothing earlier; None = at the row's
+            beginning only.
+        left_to_right: No query sees a key that comes after it: what does not look at keys one by one cannot
+            read it off the mask.
+        derived: Contexts that layers made of this one, by what they made of it, for the next layer to use.
     """
 
     signals: Signals = Signals()
@@ -157,6 +167,10 @@ class AttentionContext:
     logit_bias: Tensor | None = None
     causal: bool = False
     blocked: Tensor | None = None
+    real: Tensor | None = None
+    starts: Tensor | None = None
+    left_to_right: bool = False
+    derived: "dict[Hashable, AttentionContext]" = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 class Attention(nn.Module):
@@ -179,8 +193,12 @@ class Attention(nn.Module):
         """
         raise NotImplementedError
 
-    def init_state(self, cross: bool = False) -> AttentionState:
-        """An empty state for decoding; `cross` = of attention to an encoder."""
+    def init_state(self, plan: StatePlan) -> AttentionState:
+        """An empty state for decoding."""
+        raise NotImplementedError
+
+    def state_numbers(self, n_tokens: int) -> int:
+        """The numbers that a state holds for one row after so many tokens: the paper's formula."""
         raise NotImplementedError
 
     def extra_flops(self, n_queries: int, n_keys: int) -> int:

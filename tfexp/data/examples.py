@@ -140,9 +140,12 @@ class PairExamples(Examples):
 
     def sources(self, rows: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor | None, int]:
         """Source ids, their mask, and how many tokens are real."""
-        end = self._special("eos")
-        texts = [np.append(self.part.columns["source"][r][: self.seq_len - 1].astype(np.int64), end) for r in rows]
-        return pad_rows(texts, self._special("pad"))
+        return pad_rows([self.source(row) for row in rows], self._special("pad"))
+
+    def source(self, row: int) -> np.ndarray:
+        """`source <eos>` of a row of the part."""
+        ids = self.part.columns["source"][row][: self.seq_len - 1].astype(np.int64)
+        return np.append(ids, self._special("eos"))
 
 
 class PromptExamples(Examples):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tfexp.components.base import Attention, AttentionContext, FeedForward, NormPlacement
 from tfexp.components.dropout import Dropout
-from tfexp.components.state import AttentionState
+from tfexp.components.state import AttentionState, StatePlan
 
 SUBLAYERS = ("attention", "feedforward")
 SUBLAYERS_WITH_CROSS = ("attention", "cross_attention", "feedforward")
@@ -44,6 +44,11 @@ class BlockState:
 
     attention: AttentionState
     cross_attention: AttentionState | None
+
+    def fork(self) -> "BlockState":
+        """The same memories, to go on by themselves."""
+        cross = self.cross_attention
+        return BlockState(self.attention.fork(), None if cross is None else cross.fork())
 
 
 class Block(nn.Module):
@@ -89,10 +94,11 @@ class Block(nn.Module):
         sublayers["feedforward"] = self._feed_forward
         return self.placement.block(state, sublayers)
 
-    def init_state(self) -> BlockState:
+    def init_state(self, plan: StatePlan) -> BlockState:
         """Empty states of this layer for decoding."""
-        cross = None if self.cross_attention is None else self.cross_attention.init_state(cross=True)
-        return BlockState(self.attention.init_state(), cross)
+        across = self.cross_attention
+        cross = None if across is None else across.init_state(replace(plan, cross=True))
+        return BlockState(self.attention.init_state(plan), cross)
 
     def _attend(self, x: Tensor, context: AttentionContext, state: AttentionState | None) -> Tensor:
         # Attention of one's own need not know of states; it is then not `cacheable`.

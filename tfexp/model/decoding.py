@@ -1,12 +1,13 @@
 """Token by token: what a decoder remembers between passes, and a pass over new tokens only."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from tfexp.components.state import AttentionState
+from tfexp.components.state import AttentionState, StatePlan
 from tfexp.errors import DataError
 from tfexp.model.block import Block, Memory
 from tfexp.model.masks import step_context
@@ -23,16 +24,17 @@ class DecodingState:
     Args:
         model: A decoder, or an encoder-decoder.
         memory: Of an encoder-decoder: what `model.encode` gave.
+        plan: How layers keep what they remember per token.
     """
 
-    def __init__(self, model: Transformer, memory: Memory | None = None) -> None:
+    def __init__(self, model: Transformer, memory: Memory | None = None, plan: StatePlan | None = None) -> None:
         if model.decoder is None or (memory is None) != (model.source_embedding is None):
             raise DataError(
                 f"decoding: architecture={model.spec.architecture} "
                 + ("has no decoder" if model.decoder is None else "and the memory of an encoder do not go together")
             )
         self.memory = memory
-        self.blocks = [cast(Block, block).init_state() for block in model.decoder.layers]
+        self.blocks = [cast(Block, block).init_state(plan or StatePlan()) for block in model.decoder.layers]
         self.ids: Tensor | None = None  # (B, S)
         self.positions: Tensor | None = None  # (S,) or (B, S)
         self.mask: Tensor | None = None  # (B, S) bool, True = a real token; None = all are
@@ -42,15 +44,35 @@ class DecodingState:
         """Tokens so far, padding included."""
         return 0 if self.ids is None else self.ids.shape[1]
 
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order; a row may come several times."""
-        for state in self._states():
-            state.reorder(rows)
+    @property
+    def truncates(self) -> bool:
+        """Whether every layer can be cut back; without, keep a `fork` and pass its tokens again."""
+        return all(state.truncates for state in self._states())
+
+    def fork(self) -> "DecodingState":
+        """A state that goes on from here by itself, such as for a second text with the same beginning."""
+        other = copy(self)
+        other.blocks = [block.fork() for block in self.blocks]
+        return other
+
+    def reorder(self, rows: Tensor, same_sources: bool = False) -> None:
+        """Keep these rows of the batch, in this order; a row may come several times.
+
+        Args:
+            rows: Indices.
+            same_sources: Each row has the source of the row whose place it takes, as when hypotheses of one source
+                change places: what belongs to the encoder stays where it is.
+        """
+        for block in self.blocks:
+            block.attention.reorder(rows)
+            if block.cross_attention is not None and not same_sources:
+                block.cross_attention.reorder(rows)
         self.ids = None if self.ids is None else self.ids[rows]
         self.mask = None if self.mask is None else self.mask[rows]
         if self.positions is not None and self.positions.ndim == 2:
             self.positions = self.positions[rows]
-        self.memory = None if self.memory is None else self.memory.rows(rows)
+        if self.memory is not None and not same_sources:
+            self.memory = self.memory.rows(rows)
 
     def truncate(self, length: int) -> None:
         """Forget everything after the first `length` tokens."""
@@ -59,6 +81,12 @@ class DecodingState:
         self.ids = None if self.ids is None else self.ids[:, :length]
         self.mask = None if self.mask is None else self.mask[:, :length]
         self.positions = None if self.positions is None else self.positions[..., :length]
+
+    def longest(self, limit: int | None) -> int:
+        """Tokens of the longest row; looked up only where that matters, since rows may be padded."""
+        if limit is None or self.mask is None or self.positions is None or self.length <= limit:
+            return self.length
+        return int(self.positions[:, -1].max()) + 1
 
     def numbers(self) -> int:
         """How many numbers the layers hold: 2 N B S G K for N layers of softmax attention."""
@@ -89,7 +117,13 @@ class DecodingState:
         return self.positions[..., before:]
 
 
-def step(model: Transformer, input_ids: Tensor, state: DecodingState, attention_mask: Tensor | None = None) -> Output:
+def step(
+    model: Transformer,
+    input_ids: Tensor,
+    state: DecodingState,
+    attention_mask: Tensor | None = None,
+    last_only: bool = False,
+) -> Output:
     """Pass new tokens only; the rest is in the state, which grows by them.
 
     Prefilling is a step of many tokens on an empty state, and may be done in several.
@@ -99,6 +133,7 @@ def step(model: Transformer, input_ids: Tensor, state: DecodingState, attention_
         input_ids: (B, T) new tokens.
         state: Of this call.
         attention_mask: (B, T), True or 1 = a real token; None = all are.
+        last_only: Score the last token alone: logits (B, 1, V).
 
     Returns:
         Logits and hidden states of the new tokens, as a pass over everything would give them there.
@@ -108,11 +143,11 @@ def step(model: Transformer, input_ids: Tensor, state: DecodingState, attention_
     positions = state._extend(input_ids, mask)
     assert state.ids is not None
     assert state.positions is not None
-    model.check_length(state.length)
+    model.check_length(state.longest(model.position.max_positions))
     n_new, back = input_ids.shape[1], model.embedding.looks_back
     recent = slice(-min(state.length, n_new + back), None)  # what the embedding of the new tokens depends on
     tokens = model.embedding(state.ids[:, recent], state.positions[..., recent])[:, -n_new:]  # (B, T, D)
     x = model.position.embed(tokens, positions)
     context = step_context(model.position, positions, state.positions, state.mask, x.dtype)
     hidden = model.decoder(x, context, state.memory, state.blocks)
-    return Output(model.head(hidden), hidden)
+    return Output(model.head(hidden[:, -1:] if last_only else hidden), hidden)

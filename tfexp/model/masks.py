@@ -1,7 +1,7 @@
 """Who may attend to whom, as every attention layer receives it.
 
-True = may attend, everywhere in tfexp. This is the one file where a mask becomes the -inf that a
-softmax understands.
+True = may attend, everywhere in tfexp; `components/attend.py` makes of a mask the -inf that a softmax
+understands.
 """
 
 from dataclasses import replace
@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tfexp.components.attend import logit_bias
 from tfexp.components.base import AttentionContext, Position, Signals
 
 
@@ -52,9 +53,12 @@ def self_attention_context(
         order = torch.arange(length, device=positions.device)  # causality follows the order of the input
         mask = causal_mask(order, order)  # (T, T)
     plain_triangle = causal and attention_mask is None and document_ids is None and signals.bias is None
+    starts = None
     if document_ids is not None:
         mask = _and(mask, (document_ids.unsqueeze(-1) == document_ids.unsqueeze(-2)).unsqueeze(1))  # (B, 1, T, T)
-    return _context(signals, mask, attention_mask, dtype, plain_triangle)
+        starts = document_ids.diff(dim=-1, prepend=document_ids[..., :1]) != 0  # (B, T)
+    context = _context(signals, mask, attention_mask, dtype, plain_triangle)
+    return replace(context, real=attention_mask, starts=starts, left_to_right=causal)
 
 
 def step_context(
@@ -78,7 +82,9 @@ def step_context(
     alone = n_new == 1  # the last token sees everything
     triangle = None if alone else causal_mask(order[n_all - n_new :], order)  # (T, S)
     causal = n_new == n_all and not alone and mask is None and signals.bias is None
-    return _context(signals, triangle, mask, dtype, causal)
+    context = _context(signals, triangle, mask, dtype, causal)
+    real = None if mask is None else mask[:, n_all - n_new :]
+    return replace(context, real=real, left_to_right=True)
 
 
 def cross_attention_context(attention_mask: Tensor | None, dtype: torch.dtype) -> AttentionContext:
@@ -104,14 +110,3 @@ def _context(
 
 def _and(mask: Tensor | None, other: Tensor) -> Tensor:
     return other if mask is None else mask & other
-
-
-def logit_bias(mask: Tensor, bias: Tensor | None, blocked: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """The position's bias where attention is allowed, -inf elsewhere.
-
-    A blocked row stays open here, so that its softmax and gradients are finite; its result is set to
-    zero after attention.
-    """
-    allowed = mask if blocked is None else mask | blocked
-    open_bias = torch.zeros((), dtype=dtype, device=mask.device) if bias is None else bias
-    return torch.where(allowed, open_bias, torch.tensor(-torch.inf, dtype=dtype, device=mask.device))

@@ -77,12 +77,14 @@ class Prompts:
         data: The tokenizer and the classes of the run; no parts.
         spec: How text becomes batches.
         encode: Texts to rows of ids, as for training.
+        generation: A checked choice of `generation` for tasks that write text; None = as the task evaluates.
     """
 
     texts: Sequence[str]
     data: PreparedData
     spec: DataSpec
     encode: Callable[[Sequence[str]], Ragged]
+    generation: dict[str, Any] | None = None
 
     def as_part(self, kind: Kind, columns: dict[str, Ragged]) -> PreparedData:
         """The texts as a part named `prompts`."""
@@ -97,6 +99,7 @@ class Task:
     reserved: ClassVar[int] = 0  # tokens of an example that special ones take
     specials: ClassVar[tuple[Special, ...]] = ()  # special tokens beyond pad, unk, bos, eos
     metric_names: ClassVar[tuple[str, ...]]  # of an evaluation, without the part's name
+    writes_text: ClassVar[bool] = False  # whether a trained model answers by generating, so that strategies apply
     monitor: ClassVar[str] = "loss"  # the metric that chooses the best checkpoint
 
     def monitors(self, kind: Kind) -> tuple[str, ...]:

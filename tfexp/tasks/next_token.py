@@ -51,6 +51,7 @@ class NextToken(Task):
         2022, arXiv:2108.12409, section 2.2.
     """
 
+    writes_text = True
     reads = ("documents", "pairs", "tagged")
     architectures = ("decoder",)
     metric_names: ClassVar[tuple[str, ...]] = ("loss", "perplexity", "bits_per_byte", "accuracy", "exact_match")

@@ -13,9 +13,11 @@ from tfexp.data.examples import PairExamples, select
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.errors import ConfigError
-from tfexp.generation.translate import Ends, translate
+from tfexp.generation.generate import Answer, as_answer, told
+from tfexp.generation.session import Request, Session
+from tfexp.model.ends import Ends
 from tfexp.model.transformer import Transformer
-from tfexp.registry import register
+from tfexp.registry import check_choice, register
 from tfexp.schema import Range
 from tfexp.tasks.base import (
     EVAL_TOKENS,
@@ -57,6 +59,7 @@ class Translation(Task):
         al., 2016, arXiv:1512.00567, section 7; sacreBLEU: Post, 2018, arXiv:1804.08771.
     """
 
+    writes_text = True
     reads = ("pairs",)
     architectures = ("encoder_decoder",)
     reserved = 1
@@ -136,36 +139,62 @@ class Translation(Task):
         self, model: Transformer, data: PreparedData, part: str, spec: DataSpec, rows: Sequence[int] | np.ndarray
     ) -> list[str]:
         """Decoded text for these rows of a part, in their order."""
-        examples = PairExamples(data.parts[part], data.tokenizer, spec.length)
-        found: dict[int, str] = {}
-        by_length = sorted(rows, key=lambda row: len(data.parts[part].columns["source"][row]))
-        n_rows = max(1, EVAL_TOKENS // (self.n_beams * spec.length))
-        device = next(model.parameters()).device
         limit = self.max_target or spec.length
-        for start in range(0, len(by_length), n_rows):
-            these = by_length[start : start + n_rows]
-            source, mask, _ = examples.sources(np.asarray(these))
-            mask = None if mask is None else mask.to(device)
-            ids = translate(model, source.to(device), mask, _ends(data), limit, self.n_beams, self.length_penalty)
-            found |= {row: data.tokenizer.decode(target) for row, target in zip(these, ids, strict=True)}
-        return [found[row] for row in rows]
+        n_rows = max(1, EVAL_TOKENS // (self.n_beams * spec.length))
+        choice = self._decoding() | {"max_new_tokens": limit, "batch_size": n_rows}
+        return [found[0].text for found in decode_rows(model, data, part, spec, rows, choice)]
 
     def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
         columns = {"source": prompts.encode(prompts.texts), "target": prompts.encode([""] * len(prompts.texts))}
-        data = prompts.as_part("pairs", columns)
+        data, spec = prompts.as_part("pairs", columns), prompts.spec
         full = [row for row, text in enumerate(prompts.texts) if text.strip()]  # nothing is the answer to nothing
-        found = self.targets(cast(Transformer, model), data, "prompts", prompts.spec, full) if full else []
-        texts = dict(zip(full, found, strict=True))
-        return [{"text": texts.get(row, "")} for row in range(len(prompts.texts))]
+        own = self._decoding() | {"max_new_tokens": self.max_target or spec.length}
+        choice = own if prompts.generation is None else prompts.generation
+        found = decode_rows(cast(Transformer, model), data, "prompts", spec, full, choice)
+        texts = dict(zip(full, map(told, found), strict=True))
+        return [texts.get(row, {"text": ""}) for row in range(len(prompts.texts))]
+
+    def _decoding(self) -> dict[str, Any]:
+        """The choice of `generation` that evaluations use."""
+        if self.n_beams == 1:
+            return {"name": "greedy"}
+        return {"name": "beam", "n_beams": self.n_beams, "length_penalty": self.length_penalty}
 
     def _share(self, vocab_size: int) -> float:
         # torch spreads its share over all tokens; over the others alone it takes this much of it.
         return self.label_smoothing * (vocab_size / (vocab_size - 1) if self.smoothing == "others" else 1.0)
 
 
+def decode_rows(
+    model: Transformer,
+    data: PreparedData,
+    part: str,
+    spec: DataSpec,
+    rows: Sequence[int] | np.ndarray,
+    choice: Mapping[str, Any],
+) -> list[list[Answer]]:
+    """What the model writes for the sources of these rows of a part, in their order, best first.
+
+    Args:
+        model: An encoder-decoder.
+        data: Parts and tokenizer.
+        part: The name of the part.
+        spec: How text becomes rows of ids.
+        rows: Of the part.
+        choice: A node of the slot `generation`.
+    """
+    if not len(rows):
+        return []
+    examples, ends = PairExamples(data.parts[part], data.tokenizer, spec.length), _ends(data)
+    assert ends.begin is not None
+    requests = [Request([ends.begin], examples.source(int(row)).tolist(), k) for k, row in enumerate(rows)]
+    node = check_choice("generation", dict(choice), "generation")
+    with Session(model, node, ends, tokenizer=data.tokenizer) as session:
+        return [[as_answer(session, h) for h in found] for found in session.answer(requests)]
+
+
 def _ends(data: PreparedData) -> Ends:
-    ids = [data.tokenizer.special_id(name) for name in ("bos", "eos", "pad")]
-    begin, end, pad = ids
+    begin, end, pad = (data.tokenizer.special_id(name) for name in ("bos", "eos", "pad"))
     if begin is None or end is None or pad is None:
         raise ConfigError("data.tokenizer.specials: task=translation needs pad, bos and eos; add them")
-    return Ends(begin, end, pad)
+    return Ends(begin, end, pad, never=(begin, pad))  # no target holds them

@@ -1,7 +1,6 @@
 """Rotary position embedding."""
 
 import math
-from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -21,7 +20,8 @@ class RoPE(Position):
     th_i = base^(-2i/head_dim), so that q.k depends on the distance of the two positions alone.
 
     Args:
-        head_dim: Width of a head; even.
+        head_dim: Width of a head; even. An attention that lets positions rotate a part of its heads only hands
+            over vectors of another width, which then stands in for head_dim in th_i.
         layout: `half_split` pairs feature i with i + head_dim/2 (Llama, GPT-NeoX); `interleaved`
             pairs 2i with 2i + 1, as in the paper. Weights trained with one do not fit the other.
         base: Longest wavelength over 2 pi, in positions. Usual: 10000; 500000 in Llama 3.
@@ -49,13 +49,33 @@ class RoPE(Position):
         same = key_positions is query_positions
         return Signals(query=rotate_query, key=rotate_query if same else self._rotation(key_positions, dtype))
 
-    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> "partial[Tensor]":
-        step = torch.arange(self.head_dim // 2, device=positions.device, dtype=torch.float64)
-        frequency = torch.exp(step * (-2 * math.log(self.base) / self.head_dim))
-        angle = positions.to(torch.float64).unsqueeze(-1) * frequency  # (T, K/2) or (B, T, K/2)
+    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> "_Rotation":
+        return _Rotation(positions, dtype, self.base, self.layout == "interleaved")
+
+
+class _Rotation:
+    """Rotates whatever width it is given, since an attention may hand over a part of its heads only.
+
+    Cosines and sines are computed once for each width, and shared by the layers of a pass.
+    """
+
+    def __init__(self, positions: Tensor, dtype: torch.dtype, base: float, interleaved: bool) -> None:
+        self.positions, self.dtype, self.base, self.interleaved = positions, dtype, base, interleaved
+        self.tables: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        width = x.shape[-1]
+        if width not in self.tables:
+            self.tables[width] = self._table(width)
+        return _rotate(*self.tables[width], self.interleaved, x)
+
+    def _table(self, width: int) -> tuple[Tensor, Tensor]:
+        step = torch.arange(width // 2, device=self.positions.device, dtype=torch.float64)
+        frequency = torch.exp(step * (-2 * math.log(self.base) / width))
+        angle = self.positions.to(torch.float64).unsqueeze(-1) * frequency  # (T, K/2) or (B, T, K/2)
         if angle.dim() == 3:
             angle = angle.unsqueeze(1)  # (B, 1, T, K/2): the same for every head
-        return partial(_rotate, angle.cos().to(dtype), angle.sin().to(dtype), self.layout == "interleaved")
+        return angle.cos().to(self.dtype), angle.sin().to(self.dtype)
 
 
 def _rotate(cosine: Tensor, sine: Tensor, interleaved: bool, x: Tensor) -> Tensor:
