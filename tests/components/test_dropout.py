@@ -70,3 +70,11 @@ def test_nothing_happens_in_evaluation_or_at_rate_0():
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
     assert repr(Dropout(0.5)) == "Dropout(rate=0.5)"
+
+
+@pytest.mark.parametrize("rate", [0.999995, 1 - 2**-18])
+def test_a_rate_beyond_the_last_level_keeps_a_little(rate):
+    torch.manual_seed(0)
+    out = dropout(torch.ones(10 * LEVELS), rate)
+    assert 0 < int((out != 0).sum()) < 40  # 10 are expected
+    assert torch.equal(out.unique(), torch.tensor([0.0, LEVELS]))

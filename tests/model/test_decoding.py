@@ -7,6 +7,7 @@ import torch
 
 from tests.model.broken import ForgetsItsState
 from tests.tiny import close, ids, model
+from tfexp.components.state import StatePlan
 from tfexp.errors import DataError
 from tfexp.model.decoding import DecodingState, step
 from tfexp.registry import names, register, resolve
@@ -209,3 +210,42 @@ def test_h10_more_tokens_than_positions_are_refused_in_the_middle_of_decoding():
 def test_a_model_that_cannot_decode_is_refused(architecture, message):
     with pytest.raises(DataError, match=message):
         DecodingState(model(architecture=architecture))
+
+
+# --- what is refused changes nothing --------------------------------------------------------------
+
+
+def held(state: DecodingState) -> tuple:
+    layers = [b.attention.length for b in state.blocks]
+    return state.length, layers, [n for b in state.blocks for t in b.attention.tensors for n in t.flatten().tolist()]
+
+
+@pytest.mark.parametrize("storage", ["growing", "static", "int8"])
+def test_a_refused_step_leaves_the_state_as_it_was(storage, monkeypatch):
+    net = model(position="learned", max_seq_len=4)
+    state = DecodingState(net, plan=StatePlan(storage, 4))
+    refusals = {
+        "input of 5 tokens is longer than the 4 positions": lambda: step(net, ids(2, 2), state),
+        "3 rows of new tokens for 2 rows that were read": lambda: step(net, ids(3, 1), state),
+        r"attention_mask: has shape \(2, 2\), the tokens have \(2, 1\)": lambda: step(
+            net, ids(2, 1), state, torch.ones(2, 2)
+        ),
+        "index out of range": lambda: step(net, torch.full((2, 1), 99), state),
+        "stopped": lambda: step(net, ids(2, 1), state),
+    }
+    step(net, ids(2, 3), state)
+    before = held(state)
+
+    def stop(x):
+        raise KeyboardInterrupt("stopped")
+
+    for message, refused in refusals.items():
+        if message == "stopped":  # between two layers, of which the first has read the token
+            monkeypatch.setattr(net.decoder.layers[1].feedforward, "forward", stop)
+        with pytest.raises((DataError, IndexError, KeyboardInterrupt), match=message):
+            refused()
+        assert held(state) == before
+    monkeypatch.undo()
+    tokens = torch.cat((ids(2, 3), ids(2, 1)), dim=1)
+    if storage != "int8":
+        close(step(net, ids(2, 1), state).logits[:, 0], net(tokens).logits[:, -1], 1e-11)

@@ -180,13 +180,11 @@ BROKEN = [
     (checks.check_causality, "feedforward", LooksAhead),
     (checks.check_right_padding, "feedforward", LooksAhead),
     (checks.check_left_padding, "position", CountsFromTheStart),
-    (checks.check_pad_ids, "feedforward", LooksAhead),
     (checks.check_batch_mates, "feedforward", AveragesTheBatch),
     (checks.check_explicit_positions, "position", SumsOverTheBatch),
     (checks.check_blocked_rows, "feedforward", DividesByNothing),
     (checks.check_packed_documents, "feedforward", LooksAhead),
     (checks.check_left_padding, "attention", RemembersPadding),
-    (checks.check_pad_ids, "attention", RemembersPadding),
     (checks.check_packed_documents, "attention", RemembersOtherDocuments),
     (checks.check_logits_at, "head", ScoresDifferences),
     (checks.check_deterministic, "feedforward", Restless),
@@ -202,6 +200,14 @@ def test_a_broken_model_is_seen(scratch_registry, check, slot, broken):
     register(slot, "broken", gives=GIVES.get(slot, ()))(broken)
     with pytest.raises(AssertionError):
         check(model(**{slot: "broken"}))
+
+
+@pytest.mark.parametrize(("slot", "broken"), [("feedforward", LooksAhead), ("attention", RemembersPadding)])
+def test_a_model_that_reads_pad_ids_is_seen(scratch_registry, monkeypatch, slot, broken):
+    register(slot, "broken", gives=GIVES.get(slot, ()))(broken)
+    monkeypatch.setattr("tfexp.model.transformer.token_vectors", checks.looked_up)
+    with pytest.raises(AssertionError):
+        checks.check_pad_ids(model(**{slot: "broken"}))
 
 
 def test_a_model_without_the_mask_is_seen(monkeypatch):

@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.tiny import normal
 from tfexp.batch import IGNORE
+from tfexp.errors import DataError
 from tfexp.tasks.cross_entropy import ROWS_TIMES_WORDS, summed_cross_entropy
 
 N, V = 300, 2000
@@ -59,3 +60,18 @@ def test_a_second_gradient_is_refused_rather_than_wrong():
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="keeps one gradient and was asked for it a second time"):
         loss.backward()
+
+
+WRONG_LABELS = {"minus_one": -1, "minus_five": -5, "one_too_many": None, "far_below": -101}
+
+
+@pytest.mark.parametrize("n_words", [7, 10_000], ids=["whole", "pieces"])
+@pytest.mark.parametrize("wrong", WRONG_LABELS.values(), ids=WRONG_LABELS)
+def test_a_label_that_is_no_token_is_refused_as_torch_does(wrong, n_words):
+    wrong = n_words if wrong is None else wrong
+    logits, labels = torch.zeros(400, n_words), torch.arange(400) % n_words
+    labels[3], labels[398] = IGNORE, wrong
+    with pytest.raises(IndexError):
+        torch.nn.functional.cross_entropy(logits, labels, ignore_index=IGNORE)
+    with pytest.raises(DataError, match=rf"^labels: {wrong} is not a token; the model knows 0 to {n_words - 1} \(-100"):
+        summed_cross_entropy(logits, labels)

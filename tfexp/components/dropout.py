@@ -17,7 +17,7 @@ class Dropout(nn.Module):
     out = x * m / (1 - rate), m ~ Bernoulli(1 - rate)
 
     Args:
-        rate: In [0, 1); on a CPU rounded to a multiple of 2^-16.
+        rate: In [0, 1); on a CPU rounded to a multiple of 2^-16, to 1 - 2^-16 at most.
 
     Source: Srivastava et al., 2014.
     """
@@ -48,7 +48,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return functional.dropout(x, rate)
-    level = round(rate * LEVELS)
+    level = min(round(rate * LEVELS), LEVELS - 1)  # something is always kept
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= level - LEVELS // 2
     return x * (kept.to(x.dtype) * (LEVELS / (LEVELS - level)))

@@ -93,16 +93,16 @@ class StaticStore(TokenStore):
 
     def append(self, new: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         before, n_new = self._length, new[0].shape[-2]
-        self._length = before + n_new
-        if not self._buffers or self._length > self.capacity:
-            self._allocate(new)
+        if not self._buffers or before + n_new > self.capacity:
+            self._allocate(new, before + n_new)
         for buffer, tensor in zip(self._buffers, new, strict=True):
             buffer.narrow(-2, before, n_new).copy_(tensor)
+        self._length = before + n_new  # last, so that tokens which do not fit change nothing
         return self.tensors()
 
-    def _allocate(self, new: tuple[Tensor, ...]) -> None:
-        before = self._length - new[0].shape[-2]
-        self.capacity = max(self.capacity, self._length if not self._buffers else 2 * self._length)
+    def _allocate(self, new: tuple[Tensor, ...], needed: int) -> None:
+        before = self._length
+        self.capacity = max(self.capacity, 2 * needed if self._buffers else needed)
         grown = tuple(t.new_empty(*t.shape[:-2], self.capacity, t.shape[-1]) for t in new)
         for buffer, old in zip(grown, self._buffers, strict=False):
             buffer.narrow(-2, 0, before).copy_(old.narrow(-2, 0, before))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,8 +11,50 @@ from torch import Tensor
 from tfexp.components.state import AttentionState, StatePlan
 from tfexp.errors import DataError
 from tfexp.model.block import Block, Memory
-from tfexp.model.masks import step_context
-from tfexp.model.transformer import Output, Transformer
+from tfexp.model.masks import positions_of, step_context
+from tfexp.model.tokens import token_vectors
+from tfexp.model.transformer import Output, Transformer, check_shapes
+
+
+@dataclass(frozen=True)
+class Text:
+    """The tokens that were read, padding included.
+
+    Args:
+        ids: (B, S).
+        positions: (S,) or (B, S), from each row's first real token.
+        mask: (B, S) bool, True = a real token; None = all are.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor | None
+
+    def rows(self, which: Tensor) -> "Text":
+        """These rows of the batch, in this order."""
+        positions = self.positions if self.positions.ndim == 1 else self.positions[which]
+        return Text(self.ids[which], positions, None if self.mask is None else self.mask[which])
+
+    def until(self, length: int) -> "Text":
+        """The first tokens."""
+        mask = None if self.mask is None else self.mask[:, :length]
+        return Text(self.ids[:, :length], self.positions[..., :length], mask)
+
+    def longest(self, limit: int | None) -> int:
+        """Tokens of the longest row; looked up only where that matters, since rows may be padded."""
+        length = self.ids.shape[1]
+        if limit is None or self.mask is None or length <= limit:
+            return length
+        return int(self.positions[:, -1].max()) + 1
+
+    def vectors(self, model: Transformer, n_new: int) -> Tensor:
+        """(B, T, D): what the model's embedding makes of the last T tokens."""
+        back, mask = model.embedding.looks_back, self.mask
+        first = max(0, self.ids.shape[1] - n_new - back)  # what the new vectors depend on begins here,
+        if back and mask is not None and bool((~mask & (mask.cumsum(dim=1) > 0)).any()):
+            first = 0  # unless padding stands between
+        recent = None if mask is None else mask[:, first:]
+        return token_vectors(model.embedding, self.ids[:, first:], recent, self.positions[..., first:])[:, -n_new:]
 
 
 class DecodingState:
@@ -35,14 +78,12 @@ class DecodingState:
             )
         self.memory = memory
         self.blocks = [cast(Block, block).init_state(plan or StatePlan()) for block in model.decoder.layers]
-        self.ids: Tensor | None = None  # (B, S)
-        self.positions: Tensor | None = None  # (S,) or (B, S)
-        self.mask: Tensor | None = None  # (B, S) bool, True = a real token; None = all are
+        self.text: Text | None = None  # None = nothing was read yet
 
     @property
     def length(self) -> int:
         """Tokens so far, padding included."""
-        return 0 if self.ids is None else self.ids.shape[1]
+        return 0 if self.text is None else self.text.ids.shape[1]
 
     @property
     def truncates(self) -> bool:
@@ -67,10 +108,7 @@ class DecodingState:
             block.attention.reorder(rows)
             if block.cross_attention is not None and not same_sources:
                 block.cross_attention.reorder(rows)
-        self.ids = None if self.ids is None else self.ids[rows]
-        self.mask = None if self.mask is None else self.mask[rows]
-        if self.positions is not None and self.positions.ndim == 2:
-            self.positions = self.positions[rows]
+        self.text = None if self.text is None else self.text.rows(rows)
         if self.memory is not None and not same_sources:
             self.memory = self.memory.rows(rows)
 
@@ -78,15 +116,7 @@ class DecodingState:
         """Forget everything after the first `length` tokens."""
         for state in self._states():
             state.truncate(length)
-        self.ids = None if self.ids is None else self.ids[:, :length]
-        self.mask = None if self.mask is None else self.mask[:, :length]
-        self.positions = None if self.positions is None else self.positions[..., :length]
-
-    def longest(self, limit: int | None) -> int:
-        """Tokens of the longest row; looked up only where that matters, since rows may be padded."""
-        if limit is None or self.mask is None or self.positions is None or self.length <= limit:
-            return self.length
-        return int(self.positions[:, -1].max()) + 1
+        self.text = None if self.text is None else self.text.until(length)
 
     def numbers(self) -> int:
         """How many numbers the layers hold: 2 N B S G K for N layers of softmax attention."""
@@ -102,19 +132,27 @@ class DecodingState:
             if block.cross_attention is not None:
                 yield block.cross_attention
 
-    def _extend(self, input_ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Add new tokens; returns their positions, (T,) or (B, T)."""
-        before, n_new = self.length, input_ids.shape[1]
-        if mask is not None and self.mask is None:
-            self.mask = torch.ones(len(input_ids), before, dtype=torch.bool, device=input_ids.device)
-        if self.mask is not None:
-            new = torch.ones_like(input_ids, dtype=torch.bool) if mask is None else mask
-            self.mask = torch.cat((self.mask, new), dim=1)
-            self.positions = (self.mask.cumsum(dim=-1) - 1).clamp(min=0)  # (B, S): from each row's first real token
-        else:
-            self.positions = torch.arange(before + n_new, device=input_ids.device)
-        self.ids = input_ids if self.ids is None else torch.cat((self.ids, input_ids), dim=1)
-        return self.positions[..., before:]
+    def extended(self, input_ids: Tensor, mask: Tensor | None) -> Text:
+        """The text with new tokens added; the state stays as it is.
+
+        Raises:
+            DataError: They are not a row for each row that is held.
+        """
+        n_rows = len(self.memory.states) if self.memory is not None and self.text is None else None
+        n_rows = n_rows if self.text is None else len(self.text.ids)
+        if n_rows not in (None, len(input_ids)):
+            raise DataError(f"decoding: {len(input_ids)} rows of new tokens for {n_rows} rows that were read")
+        check_shapes(input_ids, attention_mask=mask)
+        held = None if self.text is None else self.text.mask
+        if mask is not None or held is not None:
+            parts = (held, self.length), (mask, input_ids.shape[1])
+            held = torch.cat([_filled(m, len(input_ids), n, input_ids.device) for m, n in parts], dim=1)  # (B, S)
+        ids = input_ids if self.text is None else torch.cat((self.text.ids, input_ids), dim=1)
+        return Text(ids, positions_of(held, ids.shape[1], ids.device), held)
+
+
+def _filled(mask: Tensor | None, n_rows: int, n_tokens: int, device: torch.device) -> Tensor:
+    return torch.ones(n_rows, n_tokens, dtype=torch.bool, device=device) if mask is None else mask
 
 
 def step(
@@ -137,17 +175,23 @@ def step(
 
     Returns:
         Logits and hidden states of the new tokens, as a pass over everything would give them there.
+
+    Raises:
+        DataError: More tokens than the positions reach, or not a row for each row; the state is as before.
     """
     assert model.decoder is not None
-    mask = None if attention_mask is None else attention_mask.to(torch.bool)
-    positions = state._extend(input_ids, mask)
-    assert state.ids is not None
-    assert state.positions is not None
-    model.check_length(state.longest(model.position.max_positions))
-    n_new, back = input_ids.shape[1], model.embedding.looks_back
-    recent = slice(-min(state.length, n_new + back), None)  # what the embedding of the new tokens depends on
-    tokens = model.embedding(state.ids[:, recent], state.positions[..., recent])[:, -n_new:]  # (B, T, D)
-    x = model.position.embed(tokens, positions)
-    context = step_context(model.position, positions, state.positions, state.mask, x.dtype)
-    hidden = model.decoder(x, context, state.memory, state.blocks)
+    text = state.extended(input_ids, None if attention_mask is None else attention_mask.to(torch.bool))
+    model.check_length(text.longest(model.position.max_positions))
+    n_new = input_ids.shape[1]
+    positions = text.positions[..., -n_new:]
+    x = model.position.embed(text.vectors(model, n_new), positions)  # (B, T, D)
+    context = step_context(model.position, positions, text.positions, text.mask, x.dtype)
+    try:
+        hidden = model.decoder(x, context, state.memory, state.blocks)
+    except BaseException:
+        # Some layers have read the new tokens and some have not.
+        if state.truncates:
+            state.truncate(state.length)
+        raise
+    state.text = text
     return Output(model.head(hidden[:, -1:] if last_only else hidden), hidden)

@@ -18,14 +18,27 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     return key_positions.unsqueeze(-2) <= query_positions.unsqueeze(-1)
 
 
-def positions_of(attention_mask: Tensor | None, length: int, device: torch.device) -> Tensor:
-    """Positions of the real tokens: (T,) counted from 0, or (B, T) where padding shifts them.
+def positions_of(
+    attention_mask: Tensor | None, length: int, device: torch.device, document_ids: Tensor | None = None
+) -> Tensor:
+    """Positions of the real tokens: (T,) counted from 0, or (B, T) where padding or documents shift them.
 
-    The first real token of each row stands at 0, so left padding changes nothing.
+    The first real token of each row, or of each document in it, stands at 0, so neither left padding nor
+    what stands before a document changes anything.
     """
-    if attention_mask is None:
-        return torch.arange(length, device=device)
-    return (attention_mask.cumsum(dim=-1) - 1).clamp(min=0)
+    if document_ids is None:
+        if attention_mask is None:
+            return torch.arange(length, device=device)
+        return (attention_mask.cumsum(dim=-1) - 1).clamp(min=0)
+    real = torch.ones_like(document_ids) if attention_mask is None else attention_mask.long()
+    before = real.cumsum(dim=-1) - real  # (B, T): real tokens of the row before this one
+    at_start = before.where(document_starts(document_ids), 0).cummax(dim=-1).values  # counts only rise
+    return before - at_start
+
+
+def document_starts(document_ids: Tensor) -> Tensor:
+    """(B, T) bool: another document than at the place before begins here."""
+    return document_ids.diff(dim=-1, prepend=document_ids[..., :1]) != 0
 
 
 def self_attention_context(
@@ -56,7 +69,7 @@ def self_attention_context(
     starts = None
     if document_ids is not None:
         mask = _and(mask, (document_ids.unsqueeze(-1) == document_ids.unsqueeze(-2)).unsqueeze(1))  # (B, 1, T, T)
-        starts = document_ids.diff(dim=-1, prepend=document_ids[..., :1]) != 0  # (B, T)
+        starts = document_starts(document_ids)  # (B, T)
     context = _context(signals, mask, attention_mask, dtype, plain_triangle)
     return replace(context, real=attention_mask, starts=starts, left_to_right=causal)
 

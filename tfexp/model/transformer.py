@@ -15,6 +15,7 @@ from tfexp.model.ends import Ends
 from tfexp.model.masks import cross_attention_context, positions_of, self_attention_context
 from tfexp.model.spec import ModelSpec
 from tfexp.model.stack import Stack
+from tfexp.model.tokens import token_vectors
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,23 @@ class Transformer(nn.Module):
         Args:
             input_ids: (B, T) int64; of an encoder-decoder the source, (B, S).
             attention_mask: As input_ids, True or 1 = a real token; None = all are.
-            position_ids: As input_ids; None = counted from each row's first real token.
+            position_ids: As input_ids; None = counted from the first real token of each row or document.
             decoder_input_ids: (B, T) int64, the target so far; of an encoder-decoder only.
             decoder_attention_mask: (B, T); may be left out where padding is on the right and the head scores
                 positions, since a real token never sees what comes after it.
             document_ids: As input_ids, of a model of one side: attention stays inside a document, whose
-                position_ids start anew. None = one document a row.
+                positions start anew. None = one document a row.
             logits_at: (B, T), True or 1 = score this position, in order; None = all.
 
         Raises:
-            DataError: A sequence is longer than its positions, an argument is missing, or not for this model.
+            DataError: A sequence is longer than its positions; an argument is missing, not for this model, or not
+                of the shape of the ids.
         """
         self._refuse_unread(decoder_input_ids, decoder_attention_mask, document_ids, logits_at)
+        check_shapes(input_ids, attention_mask=attention_mask, position_ids=position_ids, document_ids=document_ids)
+        if decoder_input_ids is not None:
+            check_shapes(decoder_input_ids, decoder_attention_mask=decoder_attention_mask)
+        check_shapes(input_ids if decoder_input_ids is None else decoder_input_ids, logits_at=logits_at)
         if self.source_embedding is None:
             hidden, mask = self._one_side(input_ids, attention_mask, position_ids, document_ids)
         else:
@@ -137,10 +143,13 @@ class Transformer(nn.Module):
         assert isinstance(self.source_position, Position)
         assert self.source_dropout is not None
         assert self.source_token_dropout is not None
+        check_shapes(input_ids, attention_mask=attention_mask, position_ids=position_ids)
         mask = _as_bool(attention_mask)
         self._check_length(self.source_position, self._source_position_name, input_ids, position_ids)
         positions = _positions(input_ids, mask, position_ids)
-        tokens = self.source_token_dropout(self.source_embedding(input_ids, positions))  # (B, S, D)
+        tokens = self.source_token_dropout(
+            token_vectors(self.source_embedding, input_ids, mask, positions)
+        )  # (B, S, D)
         x = self.source_dropout(self.source_position.embed(tokens, positions))
         context = self_attention_context(self.source_position, positions, mask, x.dtype, causal=False)
         return Memory(self.encoder(x, context), cross_attention_context(mask, x.dtype))  # (B, S, D)
@@ -176,8 +185,8 @@ class Transformer(nn.Module):
         causal: bool,
     ) -> tuple[Tensor, AttentionContext]:
         self._check_length(self.position, self._position_name, input_ids, position_ids)
-        positions = _positions(input_ids, mask, position_ids)
-        tokens = self.token_dropout(self.embedding(input_ids, positions))  # (B, T, D)
+        positions = _positions(input_ids, mask, position_ids, document_ids)
+        tokens = self.token_dropout(token_vectors(self.embedding, input_ids, mask, positions))  # (B, T, D)
         x = self.dropout(self.position.embed(tokens, positions))
         return x, self_attention_context(self.position, positions, mask, x.dtype, causal, document_ids)
 
@@ -204,7 +213,7 @@ class Transformer(nn.Module):
         limit, length = position.max_positions, input_ids.shape[1]
         if limit is None:
             return
-        if position_ids is not None and position_ids.device.type == "cpu":
+        if position_ids is not None and position_ids.numel() and position_ids.device.type == "cpu":
             first, last = int(position_ids.min()), int(position_ids.max())
             length = last + 1
             if first < 0:
@@ -214,8 +223,19 @@ class Transformer(nn.Module):
             raise DataError(f"input of {length} tokens is longer than the {limit} positions of position={name}")
 
 
-def _positions(input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
-    return positions_of(mask, input_ids.shape[1], input_ids.device) if position_ids is None else position_ids
+def check_shapes(ids: Tensor, **arguments: Tensor | None) -> None:
+    """Refuse what does not say one thing for each token; broadcast, it would say something else."""
+    for name, value in arguments.items():
+        if value is not None and value.shape != ids.shape:
+            raise DataError(f"{name}: has shape {tuple(value.shape)}, the tokens have {tuple(ids.shape)}")
+
+
+def _positions(
+    input_ids: Tensor, mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None = None
+) -> Tensor:
+    if position_ids is not None:
+        return position_ids
+    return positions_of(mask, input_ids.shape[1], input_ids.device, document_ids)
 
 
 def _as_bool(mask: Tensor | None) -> Tensor | None:

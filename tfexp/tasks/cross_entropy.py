@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tfexp.batch import IGNORE
+from tfexp.errors import DataError
 
 ROWS_TIMES_WORDS = 2**18  # float32 elements of a piece: 1 MiB, measured to be the fastest
 
@@ -25,11 +26,29 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0)
         logits: (N, V), of any float type.
         labels: (N,) int64; -100 is not scored.
         smoothing: Mass that is spread over all V.
+
+    Raises:
+        DataError: A label that is neither a token nor -100. Where logits are not on the CPU torch finds it,
+            since to look at labels there would wait for the device.
     """
+    if labels.device.type == "cpu":
+        _check_labels(labels, logits.shape[-1])
     if logits.device.type != "cpu" or logits.dtype == torch.float64 or logits.numel() <= ROWS_TIMES_WORDS:
         wide = logits if logits.dtype == torch.float64 else logits.float()
         return functional.cross_entropy(wide, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
     return _InPieces.apply(logits, labels, smoothing)  # type: ignore[return-value]
+
+
+def _check_labels(labels: Tensor, n_words: int) -> None:
+    if not labels.numel():
+        return
+    lowest, highest = labels.aminmax()  # one look at N numbers, beside the N V of the logits
+    wrong = labels[labels >= n_words] if highest >= n_words else labels[:0]
+    if lowest < 0 and not wrong.numel():
+        wrong = labels[(labels < 0) & (labels != IGNORE)]
+    if wrong.numel():
+        known = f"the model knows 0 to {n_words - 1} (-100 = not scored)"
+        raise DataError(f"labels: {int(wrong[0])} is not a token; {known}")
 
 
 class _InPieces(torch.autograd.Function):

@@ -28,10 +28,11 @@ class AttentionPooling(Pooling):
         self.context = nn.Linear(d_model, 1, bias=False)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:  # first of all: what stands at a padded place may be anything
+            hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0.0)
         scores = self.context(torch.tanh(self.transform(hidden)))  # (B, T, 1)
         if mask is None:
             return (scores.softmax(dim=1) * hidden).sum(dim=1)
         # The lowest number, not -inf: a row without a real token then stays finite on its way to zero.
         scores = scores.masked_fill(~mask.unsqueeze(-1), torch.finfo(scores.dtype).min)
-        weights = scores.softmax(dim=1) * mask.unsqueeze(-1)
-        return (weights * hidden.masked_fill(~mask.unsqueeze(-1), 0.0)).sum(dim=1)
+        return (scores.softmax(dim=1) * mask.unsqueeze(-1) * hidden).sum(dim=1)

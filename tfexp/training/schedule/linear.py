@@ -9,7 +9,8 @@ from tfexp.training.warmup import Schedule, progress_after
 
 @register("schedule", "linear")
 class Linear(Schedule):
-    """Fall on a straight line from the full rate to `final_ratio` of it at the last step.
+    """Fall on a straight line from the full rate to `final_ratio` of it, which the step
+    after the last would have: step k of n, from 0 and without warm-up, has gone k / n of the way.
 
     Args:
         max_steps: Optimizer steps of the run.
