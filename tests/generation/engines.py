@@ -84,7 +84,8 @@ class Fake(nn.Module):
         super().__init__()
         self.following, self.tokenizer, self.shown = following, tokenizer, []
         self.spec = SimpleNamespace(max_seq_len=max_seq_len, vocab_size=tokenizer.vocab_size, architecture="decoder")
-        self.decoder, self.pooling, self.source_embedding, self.ends = nn.Identity(), None, None, None
+        self.decoder, self.pooling, self.source_embedding = nn.Identity(), None, None
+        self.ends, self.precision = None, None
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, input_ids, attention_mask=None, logits_at=None):

@@ -12,6 +12,7 @@ from tfexp.cli.arguments import Parser, show
 from tfexp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from tfexp.model.mode import Precision
     from tfexp.training.record import Record
 
 
@@ -21,7 +22,11 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, the start of its hash, or last")
     parser.add_argument(
-        "overrides", nargs="*", default=[], metavar="key=value", help="such as temperature=0.8 top_k=40"
+        "overrides",
+        nargs="*",
+        default=[],
+        metavar="key=value",
+        help="such as temperature=0.8 trainer.precision=32-true",
     )
     parser.add_argument("-p", "--prompt", action="append", help="a prompt; may be given several times")
     parser.add_argument(
@@ -37,17 +42,18 @@ def run(arguments: list[str]) -> int:
     if options.stream and (options.json or options.jsonl):
         raise ConfigError("generate: --stream prints plain text; leave out --json and --jsonl")
     values, prompts = _values(options.overrides), _prompts(options.prompt, options.file)
+    wanted = values.pop("trainer", {}).get("precision")
     from tfexp.registry import discover
-    from tfexp.training.answer import check_generation
+    from tfexp.training.answer import check_generation, precision_of
     from tfexp.training.record import find_record
 
     record = find_record(options.run, options.outputs)
     discover(record.config().get("plugins") or ())
-    choice = check_generation(record, options.strategy, values)
+    choice, precision = check_generation(record, options.strategy, values), precision_of(record, wanted)
     if choice is not None and (options.stream or prompts is None):
-        _stream(record, prompts, choice, options)
+        _stream(record, prompts, choice, precision, options)
     else:
-        _answer(record, _read() if prompts is None else prompts, choice, options)
+        _answer(record, _read() if prompts is None else prompts, choice, precision, options)
     if not options.json:
         how = f", generation={choice['name']}" if choice else ""
         show(f"{record.folder}, {options.weights} weights{how}")
@@ -55,11 +61,17 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _answer(record: "Record", prompts: "list[str]", choice: dict[str, Any] | None, options: Namespace) -> None:
+def _answer(
+    record: "Record",
+    prompts: list[str],
+    choice: dict[str, Any] | None,
+    precision: "Precision | None",
+    options: Namespace,
+) -> None:
     """Answer all prompts at once."""
     from tfexp.training.answer import answer, continues, task_of
 
-    answers = answer(record, prompts, options.weights, show, choice, options.outputs)
+    answers = answer(record, prompts, options.weights, show, choice, options.outputs, precision)
     results = [{"prompt": prompt, **found} for prompt, found in zip(prompts, answers, strict=True)]
     if options.json:
         document = {"run": str(record.folder), "generation": choice, "results": results}
@@ -71,13 +83,19 @@ def _answer(record: "Record", prompts: "list[str]", choice: dict[str, Any] | Non
         print(json.dumps(result, ensure_ascii=False) if options.jsonl else text)
 
 
-def _stream(record: "Record", prompts: list[str] | None, choice: dict[str, Any], options: Namespace) -> None:
+def _stream(
+    record: "Record",
+    prompts: list[str] | None,
+    choice: dict[str, Any],
+    precision: "Precision | None",
+    options: Namespace,
+) -> None:
     """One prompt after the other, as the text comes; without prompts those that are typed."""
     from tfexp.generation.generate import stream_one
     from tfexp.training.answer import continues, open_session, task_of
 
     before = continues(task_of(record))
-    with open_session(record, choice, options.weights, options.outputs) as session:
+    with open_session(record, choice, options.weights, options.outputs, precision) as session:
         for index, prompt in enumerate(_typed() if prompts is None else prompts):
             # Nothing is the answer to nothing.
             pieces = stream_one(session, prompt, index) if prompt or before else iter(())
@@ -107,10 +125,14 @@ def _read() -> list[str]:
     return list(_typed())
 
 
-def _values(overrides: list[str]) -> dict[str, object]:
+def _values(overrides: list[str]) -> dict[str, Any]:
+    """Keys of the strategy, and of `trainer` the precision."""
     for override in overrides:
         if "=" not in override:
             raise ConfigError(f"{override}: expected key=value; a prompt is given with --prompt")
+        key = override.partition("=")[0]
+        if key.startswith("trainer.") and key != "trainer.precision":
+            raise ConfigError(f"{key}: generating can change the precision only; keys: generation.*, trainer.precision")
     from tfexp.config.dotlist import read_dotlist
     from tfexp.config.freeze import to_plain
 

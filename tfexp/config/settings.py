@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from tfexp.model.spec import ModelSpec
 from tfexp.schema import NO_EFFECT, ChoiceOf, ChoicesOf, Range
 
-Precision = Literal["auto", "32-true", "bf16-mixed"]
+AskedPrecision = Literal["auto", "32-true", "bf16-mixed"]  # a `Precision`, or the best one of the machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class TrainerSettings:
     max_steps: Annotated[int, Range(ge=1)]
     val_every: Annotated[int, Range(ge=1)] = 200
     log_every: Annotated[int, Range(ge=1)] = 20
-    precision: Precision = "auto"
+    precision: AskedPrecision = "auto"
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     devices: Annotated[int, Range(ge=1)] = 1
     strategy: Literal["auto"] = "auto"

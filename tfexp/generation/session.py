@@ -2,8 +2,8 @@
 
 import copy
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from tfexp.generation.spec import GenerationSpec
 from tfexp.generation.text import StopStrings
 from tfexp.model.block import Memory
 from tfexp.model.ends import Ends
+from tfexp.model.mode import Precision, arithmetic, evaluation_mode
 from tfexp.model.transformer import Transformer
 from tfexp.registry import create
 from tfexp.streams import torch_stream
@@ -75,9 +76,11 @@ class Session:
         self.ends = ends or ends_of(model)
         self.stops = StopStrings(self._texts("stop"), self._decode)
         self._rules = self._build_rules()
-        self._ready = ExitStack()
-        self.model = self._prepare(model)
-        self.draft = None if draft is None or self.strategy.draft is None else self._prepare(draft)
+        self.precision: Precision | None = model.precision if self.spec.dtype is None else "32-true"
+        with ExitStack() as ready:  # undone at once if the second model cannot be made ready
+            self.model = self._prepare(model, ready)
+            self.draft = None if draft is None or self.strategy.draft is None else self._prepare(draft, ready)
+            self._ready = ready.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +94,8 @@ class Session:
 
     def answer(self, requests: Sequence[Request]) -> Answers:
         """Hypotheses for each request, best first."""
-        return drain(self.run(requests))
+        with self._arithmetic():  # around it all: weights are rounded once, not at every step
+            return drain(self.run(requests))
 
     def run(self, requests: Sequence[Request]) -> Generator[Token, None, Answers]:
         """Answer requests, similar lengths together; yields tokens as they become certain.
@@ -110,11 +114,13 @@ class Session:
         answers: Answers = [[] for _ in requests]
         for first in range(0, len(order), size):
             chosen = order[first : first + size]
-            call = self._call([requests[k] for k in chosen], started)
+            with self._arithmetic():
+                call = self._call([requests[k] for k in chosen], started)
             running = self.strategy.run(call)
             while True:
                 try:
-                    token = next(running)
+                    with self._arithmetic():  # not around the yield: whoever takes the token has one of their own
+                        token = next(running)
                 except StopIteration as finished:
                     for k, hypotheses in zip(chosen, finished.value, strict=True):
                         answers[k] = hypotheses
@@ -189,13 +195,17 @@ class Session:
     def _limit(self, model: Transformer) -> int:
         return model.spec.max_seq_len
 
-    def _prepare(self, model: Transformer) -> Transformer:
+    def _arithmetic(self) -> AbstractContextManager[object]:
+        """The precision that the model was trained and evaluated in, unless another is asked for."""
+        return arithmetic(next(self.model.parameters()).device, self.precision)
+
+    def _prepare(self, model: Transformer, ready: ExitStack) -> Transformer:
         """The model in the wanted precision, in evaluation mode, with its weights in order."""
         if self.spec.dtype is not None and next(model.parameters()).dtype != getattr(torch, self.spec.dtype):
             model = copy.deepcopy(model).to(getattr(torch, self.spec.dtype))
-        self._ready.enter_context(_evaluating(model))
-        if self.spec.fast:
-            self._ready.enter_context(packed(model))
+        ready.enter_context(evaluation_mode(model))
+        if self.spec.fast and self.precision != "bf16-mixed":  # which rounds weights by itself
+            ready.enter_context(packed(model))
         return model
 
     def _build_rules(self) -> Callable[[int], Rules]:
@@ -241,13 +251,3 @@ def ends_of(model: Transformer) -> Ends:
     # No target of an encoder-decoder holds them, so nothing was learned of them.
     never = () if model.source_embedding is None else tuple(i for i in (begin, pad) if i is not None)
     return Ends(begin, end, pad, never)
-
-
-@contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

@@ -13,6 +13,7 @@ from tfexp.errors import DataError
 from tfexp.model.block import Memory
 from tfexp.model.ends import Ends
 from tfexp.model.masks import cross_attention_context, positions_of, self_attention_context
+from tfexp.model.mode import Precision
 from tfexp.model.spec import ModelSpec
 from tfexp.model.stack import Stack
 from tfexp.model.tokens import token_vectors
@@ -87,6 +88,7 @@ class Transformer(nn.Module):
         self.source_token_dropout = TokenDropout(source.token_dropout) if source else None
         self._position_name, self._source_position_name = inputs.position_name, source.position_name if source else ""
         self.tokenizer: Any = None  # of the run it was loaded from; the model itself never uses it
+        self.precision: Precision | None = None  # of the run it was loaded from, for generating as it was evaluated
         self.ends: Ends | None = None  # of an imported model; a tokenizer knows its own
 
     def forward(

@@ -139,26 +139,23 @@ class Translation(Task):
         self, model: Transformer, data: PreparedData, part: str, spec: DataSpec, rows: Sequence[int] | np.ndarray
     ) -> list[str]:
         """Decoded text for these rows of a part, in their order."""
-        limit = self.max_target or spec.length
-        n_rows = max(1, EVAL_TOKENS // (self.n_beams * spec.length))
-        choice = self._decoding() | {"max_new_tokens": limit, "batch_size": n_rows}
-        return [found[0].text for found in decode_rows(model, data, part, spec, rows, choice)]
+        return [found[0].text for found in decode_rows(model, data, part, spec, rows, self._decoding(spec))]
 
     def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
         columns = {"source": prompts.encode(prompts.texts), "target": prompts.encode([""] * len(prompts.texts))}
         data, spec = prompts.as_part("pairs", columns), prompts.spec
         full = [row for row, text in enumerate(prompts.texts) if text.strip()]  # nothing is the answer to nothing
-        own = self._decoding() | {"max_new_tokens": self.max_target or spec.length}
-        choice = own if prompts.generation is None else prompts.generation
+        choice = self._decoding(spec) if prompts.generation is None else prompts.generation
         found = decode_rows(cast(Transformer, model), data, "prompts", spec, full, choice)
         texts = dict(zip(full, map(told, found), strict=True))
         return [texts.get(row, {"text": ""}) for row in range(len(prompts.texts))]
 
-    def _decoding(self) -> dict[str, Any]:
-        """The choice of `generation` that evaluations use."""
-        if self.n_beams == 1:
-            return {"name": "greedy"}
-        return {"name": "beam", "n_beams": self.n_beams, "length_penalty": self.length_penalty}
+    def _decoding(self, spec: DataSpec) -> dict[str, Any]:
+        """The choice of `generation` that evaluations use, and answers, so that they say the same."""
+        beam = {"name": "beam", "n_beams": self.n_beams, "length_penalty": self.length_penalty}
+        n_rows = max(1, EVAL_TOKENS // (self.n_beams * spec.length))
+        choice = {"name": "greedy"} if self.n_beams == 1 else beam
+        return choice | {"max_new_tokens": self.max_target or spec.length, "batch_size": n_rows}
 
     def _share(self, vocab_size: int) -> float:
         # torch spreads its share over all tokens; over the others alone it takes this much of it.

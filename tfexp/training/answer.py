@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import torch
+from omegaconf import OmegaConf
 
 from tfexp.config.freeze import freeze, to_plain
 from tfexp.data.encoded import Ragged, ragged
@@ -15,6 +15,7 @@ from tfexp.data.tokenization import Tokenizer, TokenizerRecipe
 from tfexp.errors import ConfigError
 from tfexp.generation.generate import answer_all, told
 from tfexp.generation.session import Session
+from tfexp.model.mode import Precision, evaluating
 from tfexp.model.transformer import Transformer
 from tfexp.registry import check_choice, create
 from tfexp.tasks.base import Prompts, Task
@@ -27,6 +28,19 @@ Weights = Literal["best", "last"]
 def task_of(record: Record) -> Task:
     """The task that a run was trained for."""
     return cast(Task, create("task", to_plain(freeze(record.config()))["task"], {}))
+
+
+def precision_of(record: Record, wanted: str | None) -> Precision | None:
+    """What `trainer.precision=wanted` means on this machine; None where nothing is wanted.
+
+    Raises:
+        ConfigError: No such precision.
+    """
+    if wanted is None:
+        return None
+    changed = OmegaConf.create(to_plain(record.config()))
+    changed.trainer.precision = wanted
+    return freeze(changed).trainer.precision
 
 
 def continues(task: Task) -> bool:
@@ -56,10 +70,12 @@ def check_generation(record: Record, strategy: str | None, keys: dict[str, Any])
 
 
 @contextmanager
-def open_session(record: Record, choice: dict[str, Any], weights: Weights, outputs: Path) -> Iterator[Session]:
+def open_session(
+    record: Record, choice: dict[str, Any], weights: Weights, outputs: Path, precision: Precision | None = None
+) -> Iterator[Session]:
     """A session on a run's weights, with the draft run that its strategy may ask for."""
     draft_run, draft = choice.get("draft"), None
-    model = load_record(record, weights)
+    model = load_record(record, weights, precision)
     if isinstance(draft_run, str):
         draft = load_record(find_record(draft_run, outputs), weights)
     with Session(model, choice, draft=draft) as session:
@@ -73,6 +89,7 @@ def answer(
     warn: Callable[[str], None] = lambda message: None,
     choice: dict[str, Any] | None = None,
     outputs: Path = Path("outputs"),
+    precision: Precision | None = None,
 ) -> list[dict[str, Any]]:
     """One answer for each text, in order: a continuation, a class, a translation, a text with its gaps filled.
 
@@ -83,6 +100,7 @@ def answer(
         warn: Is told of texts that are too long for the model and were cut.
         choice: From `check_generation`.
         outputs: Where to look for a draft run.
+        precision: Of the arithmetic; None = the run's, so that answers are those that were evaluated.
 
     Returns:
         Dicts with at least `text`.
@@ -90,10 +108,10 @@ def answer(
     task = task_of(record)
     if continues(task):
         assert choice is not None
-        with open_session(record, choice, weights, outputs) as session:
+        with open_session(record, choice, weights, outputs, precision) as session:
             return [told(found) for found in answer_all(session, texts)]
-    model = load_record(record, weights)
-    with torch.no_grad():
+    model = load_record(record, weights, precision)
+    with evaluating(model, model.precision):
         answers = task.answers(model, _prompts(record, task, model, texts, warn, choice))
     assert answers is not None
     return answers

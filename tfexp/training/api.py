@@ -10,6 +10,7 @@ from tfexp.config.freeze import freeze, to_plain
 from tfexp.data.tokenization import Tokenizer
 from tfexp.errors import RunError
 from tfexp.model.build import build_model
+from tfexp.model.mode import Precision
 from tfexp.model.spec import ModelSpec
 from tfexp.model.transformer import Transformer
 from tfexp.training.record import Record, find_record, read_checkpoint
@@ -43,11 +44,21 @@ def load(reference: str | Path, weights: Literal["best", "last"] = "best", outpu
     return load_record(record, weights)
 
 
-def load_record(record: Record, weights: Literal["best", "last"] = "best") -> Transformer:
-    """The trained model of a record."""
-    model = build(freeze(record.config()))
+def load_record(
+    record: Record, weights: Literal["best", "last"] = "best", precision: Precision | None = None
+) -> Transformer:
+    """The trained model of a record.
+
+    Args:
+        record: The run.
+        weights: Of the best evaluation, or of the last step.
+        precision: That it is to be generated with; None = the run's own.
+    """
+    config = freeze(record.config())
+    model = build(config)
     model.load_state_dict(_weights(record, weights))
     model.tokenizer = _tokenizer(record, model.spec.vocab_size or 0)
+    model.precision = config.trainer.precision if precision is None else precision
     return model.eval()
 
 

@@ -1,16 +1,15 @@
 """A whole part, scored exactly: sums over all tokens, divided once."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
+from tfexp.model.mode import Precision, evaluating
 from tfexp.tasks.base import EvalBatches, EvalPart, Task
 
 
@@ -43,7 +42,7 @@ class EvalSet:
     data: PreparedData
     part: str
     spec: DataSpec
-    precision: str
+    precision: Precision
 
     @cached_property
     def batches(self) -> EvalBatches:
@@ -59,38 +58,26 @@ class EvalSet:
         sums = sum_scores(model, self.task, self.batches, self.precision)
         metrics = self.task.metrics(sums, self.batches.n_bytes)
         score = partial(evaluate, model, self.task, precision=self.precision)
-        with _evaluating(model, self.precision):
+        with evaluating(model, self.precision):
             metrics |= self.task.more_metrics(model, EvalPart(self.data, self.part, self.spec, final, score))
         return Evaluation(metrics, self.task.details(sums, self.data.labels))
 
 
-def evaluate(model: nn.Module, task: Task, batches: EvalBatches, precision: str) -> dict[str, float]:
+def evaluate(model: nn.Module, task: Task, batches: EvalBatches, precision: Precision) -> dict[str, float]:
     """Metrics of all batches that are sums, without prefix: `loss`, `perplexity`, ..."""
     return task.metrics(sum_scores(model, task, batches, precision), batches.n_bytes)
 
 
-def sum_scores(model: nn.Module, task: Task, batches: EvalBatches, precision: str) -> dict[str, Tensor]:
+def sum_scores(model: nn.Module, task: Task, batches: EvalBatches, precision: Precision) -> dict[str, Tensor]:
     """The task's sums over all batches, on the CPU in float64."""
     device = next(model.parameters()).device
     totals: dict[str, Tensor] = {}
-    with _evaluating(model, precision):
+    with evaluating(model, precision):
         for index in range(len(batches)):
             for name, value in task.score(model, batches[index].to(device)).items():
                 # Sums over millions of tokens need more digits than a float32 has.
                 totals[name] = totals[name] + value.double() if name in totals else value.double()
     return {name: value.cpu() for name, value in totals.items()}
-
-
-@contextmanager
-def _evaluating(model: nn.Module, precision: str) -> Iterator[None]:
-    """Evaluation mode, no gradients, and the arithmetic that Lightning uses for a precision in training."""
-    device, was_training = next(model.parameters()).device, model.training
-    model.eval()
-    try:
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
-            yield
-    finally:
-        model.train(was_training)
 
 
 def prefixed(part: str, metrics: Mapping[str, float]) -> dict[str, float]:

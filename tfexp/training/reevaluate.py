@@ -25,14 +25,14 @@ def reevaluate(
 
     Args:
         record: A run.
-        overrides: Keys of `data`, such as `data.seq_len=256`; the model stays what it is.
+        overrides: Keys of `data`, such as `data.seq_len=256`, and `trainer.precision`; the model stays what it is.
         weights: Of the best evaluation, or of the last step.
 
     Raises:
         ConfigError: An override that would change the model, or a length that it cannot take.
     """
     config = _with_overrides(freeze(record.config()), overrides)
-    model = load_record(record, weights)
+    model = load_record(record, weights, config.trainer.precision)
     tokenizer: Tokenizer = model.tokenizer
     task = cast(Task, create("task", to_plain(config)["task"], {}))
     data = encode_with(tokenizer, record.labels(), to_plain(config)["data"])
@@ -52,8 +52,10 @@ def _with_overrides(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
             raise ConfigError(f"{override}: expected key=value, such as data.seq_len=256")
         if key == "data.tokenizer" or key.startswith("data.tokenizer."):
             raise ConfigError(f"{key}: a run is bound to the vocabulary it was trained with")
-        if not key.startswith("data."):
-            raise ConfigError(f"{key}: an evaluation can change the data, not what was trained; keys: data.*")
+        if not key.startswith("data.") and key != "trainer.precision":
+            raise ConfigError(
+                f"{key}: an evaluation can change the data, not what was trained; keys: data.*, trainer.precision"
+            )
     changed = OmegaConf.unsafe_merge(OmegaConf.create(to_plain(config)), read_dotlist(overrides))
     assert isinstance(changed, DictConfig)
     length = changed.data.seq_len
