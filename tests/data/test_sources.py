@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import python_process
-from tfexp.data.corpus import Corpus, in_fraction, split_by_name, split_tail
+from tfexp.data.corpus import Corpus, Labelled, Pair, Tagged, in_fraction, split_by_name, split_tail
 from tfexp.data.source.python_stdlib import PythonStdlib
 from tfexp.data.source.text_files import TextFiles
 from tfexp.errors import DataError
@@ -56,6 +56,17 @@ UNITS = {
     "file": ("file", (PAGE,)),
     "line": ("line", (" = Title = ", "One.\u2028Two.", "Three.", "Four.")),
     "paragraph": ("paragraph", (" = Title = ", "One.\u2028Two.\nThree.", "Four.")),
+}
+ONE = (Labelled("x", ("y",)),)
+DIFFERENT = {  # (train, val) of corpora that a digest without delimiters would take for one
+    "documents": [(("ab", "c"), ("d",)), (("a", "bc"), ("d",)), (("ab", "c", "d"), ("e",)), (("ab",), ("c", "d"))],
+    "labels": [
+        ((Labelled("a", ("b",)), Labelled("c", ("d", "e"))), ONE),
+        ((Labelled("a", ("b", "c")), Labelled("d", ("e",))), ONE),
+        ((Labelled("a", ()), Labelled("b", ("c", "d", "e"))), ONE),
+    ],
+    "kinds": [((kind,), (kind,)) for kind in (Pair("a", "b"), Tagged("a", "b"), Labelled("a", ("b",)))],
+    "digits": [(("1:a", "b"), ("c",)), (("1", "a1:b"), ("c",)), (("1:a1:b", ""), ("c",))],
 }
 STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
 FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
@@ -259,9 +270,12 @@ def test_a_document_keeps_its_part_when_others_come_and_go():
     assert not set(train) & set(val)
 
 
-def test_the_fingerprint_sees_where_documents_and_parts_end():
-    pairs = [(("ab", "c"), ("d",)), (("a", "bc"), ("d",)), (("ab", "c", "d"), ("e",)), (("ab",), ("c", "d"))]
-    assert len({Corpus(train, val).fingerprint() for train, val in pairs}) == len(pairs)
+@pytest.mark.parametrize("corpora", DIFFERENT.values(), ids=DIFFERENT)
+def test_the_fingerprint_sees_where_fields_rows_and_parts_end(corpora):
+    assert len({Corpus(train, val).fingerprint() for train, val in corpora}) == len(corpora)
+
+
+def test_the_fingerprint_is_of_the_examples_alone():
     assert Corpus(("a",), ("b",), report={"files": 1}).fingerprint() == Corpus(("a",), ("b",)).fingerprint()
 
 

@@ -166,6 +166,16 @@ def test_a_label_that_would_be_missing_in_training_goes_back_there(tmp_path):
     assert corpus.train[-1] == Labelled(held[0], ("rare",))
 
 
+def test_all_rows_of_a_text_go_back_together(tmp_path):
+    held = [f"t{i}" for i in range(200) if in_fraction(f"t{i}", 0.1)][:2]
+    rest = [f"t{i}" for i in range(200) if not in_fraction(f"t{i}", 0.1)][:3]
+    rows = [("often", held[0]), ("rare", held[0]), *(("often", text) for text in rest), ("often", held[1])]
+    corpus = read(train=write(tmp_path / "a.tsv", "".join(f"{v}\t{k}\n" for v, k in rows)), **POSITIONS)
+    assert corpus.val == (Labelled(held[1], ("often",)),)
+    assert corpus.train[-2:] == (Labelled(held[0], ("often",)), Labelled(held[0], ("rare",)))
+    assert not {row.text for row in corpus.train} & {row.text for row in corpus.val}
+
+
 def test_where_files_lie_and_how_their_lines_end_changes_nothing(tmp_path):
     variants = {
         "same": ("a.tsv", FIVE.encode(), True),

@@ -1,6 +1,7 @@
 """From names of files to their text: patterns, gzip, encodings, line ends."""
 
 import gzip
+import json
 import zlib
 from glob import glob
 from pathlib import Path
@@ -20,12 +21,22 @@ def find_files(patterns: str | list[str], key: str) -> list[Path]:
 
 
 def stamp_of_files(*patterns: str | list[str] | None) -> str | None:
-    """Path, size and time of change of every file named; None if one is not there to be asked."""
+    """What changes whenever a file named does, of the files of each part; None if one is not there to be asked.
+
+    A copy or an edit can keep a file's size and its time (`cp -p`, `rsync -t`), but not also its inode and the
+    time at which the system noted the change, which no program can set.
+    """
     try:
-        paths = [path for some in patterns if some for path in find_files(some, "data")]
-        return "|".join(f"{p.resolve()}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in paths)
+        return json.dumps([[_state_of(path) for path in find_files(some, "data")] if some else [] for some in patterns])
     except (DataError, OSError):
         return None
+
+
+def _state_of(path: Path) -> list[str | int]:
+    state = path.stat()
+    return [
+        str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
+    ]  # fmt: skip
 
 
 def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
