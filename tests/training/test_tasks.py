@@ -30,7 +30,7 @@ FLOORS = {
     "translation": {f"{name}_{score}" for name in ("copy", "nearest", "words") for score in ("bleu", "chrf")},
 }
 DETAILS = {
-    "classification": {"labels", "confusion"},
+    "classification": {"labels", "confusion", "f1", "texts", "macro_f1_leaves_out"},
     "translation": {"bleu_signature", "chrf_signature", "decoding"},
 }
 # The micro-batch in which each run is stopped: the first, inside a window, at and after an evaluation, the last but
@@ -215,6 +215,6 @@ def test_texts_of_several_classes(tmp_path):
     small = [o for o in overrides("classification", tmp_path) if "listops" not in o and "data." not in o][1:]
     record = run(tfexp.compose(*given, "data.label=label", "data/tokenizer=word", *small))
     assert record.labels() == ("ant", "bee")
-    assert record.summary()["details"] == {"labels": ["ant", "bee"]}
+    assert record.summary()["details"].keys() == {"labels", "f1", "texts", "macro_f1_leaves_out"}
     assert record.summary()["floors"] == {}
     assert reevaluate(record)["val/loss"] == record.summary()["best"]["val/loss"]

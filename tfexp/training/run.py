@@ -155,7 +155,7 @@ def _with_sizes(config: DictConfig, data: PreparedData) -> DictConfig:
     changes = {}
     for key, (whose, size) in found.items():
         wanted = config.model[key]
-        # Rows of an embedding may be spare; a class that no text has would count in every mean over classes.
+        # Rows of an embedding may be spare; a class that no text has could be chosen and has no name.
         if wanted is not None and (wanted < size or (key == "n_labels" and wanted > size > 0)):
             order = "smaller" if wanted < size else "larger"
             raise ConfigError(f"model.{key}: {wanted} is {order} than the {whose} {size}; use null for the {whose}")
