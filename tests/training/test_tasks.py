@@ -95,7 +95,9 @@ def test_a_record_counts_tokens_padding_and_what_was_too_long(straight, name, tm
     batches = plan_run(record.config()).batches
     assert record.summary()["tokens_seen"] == sum(batches[k].count_tokens() for k in range(12))
     counts = record.summary()["data"]
-    of_rows = {"train_padding_share", "train_overlong", "val_overlong", "test_overlong"}
+    of_rows = {"train_padding_share"} | {
+        f"{part}_{what}" for part in ("train", "val", "test") for what in ("overlong", "answers_cut")
+    }
     assert of_rows & counts.keys() == (set() if name == "masked_lm" else of_rows)
     if name != "masked_lm":
         assert 0 <= counts["train_padding_share"] < 0.5

@@ -116,7 +116,10 @@ def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str
         for name, rows in corpus.parts().items()
         if rows and name != "train"
     }
-    return PreparedData(tokenizer, parts, labels, source_fingerprint, dict(corpus.report))
+    report: dict[str, Any] = dict(corpus.report)
+    for name, part in parts.items():
+        report |= count_part(name, part, tokenizer)
+    return PreparedData(tokenizer, parts, labels, source_fingerprint, report)
 
 
 @lru_cache(maxsize=2)
