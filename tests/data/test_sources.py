@@ -49,6 +49,11 @@ REFUSED = {
         "text.txt",
         "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8;",
     ),
+    "latin1_of_old_macs": (
+        LATIN1.replace(b"\n", b"\r"),
+        "text.txt",
+        "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8;",
+    ),
     "one_letter": (b"x", "text.txt", "data.train: nothing left to train on after splitting 1 files; set data.val"),
 }
 PAGE = " = Title = \n\nOne.\u2028Two.\nThree.\n \t\n\nFour.\n"
@@ -206,11 +211,14 @@ def test_of_several_files_whole_ones_validate_whatever_a_document_is(tmp_path):
         assert lines.parts()[part] == tuple(line for text in whole.parts()[part] for line in text.splitlines())
 
 
-def test_windows_line_ends_change_nothing(tmp_path):
-    unix = read(write(tmp_path / "unix.txt", "one\ntwo\nthree\nfour\n"), val_fraction=0.3)
-    windows = read(write(tmp_path / "windows.txt", "one\r\ntwo\r\nthree\r\nfour\r\n"), val_fraction=0.3)
-    assert windows == unix
-    assert windows.fingerprint() == unix.fingerprint()
+@pytest.mark.parametrize("end", ["\r\n", "\r"], ids=["windows", "old_macs"])
+@pytest.mark.parametrize("unit", ["file", "line"])
+def test_other_line_ends_change_nothing(tmp_path, end, unit):
+    text = "one\ntwo\nthree\nfour\n"
+    unix, other = write(tmp_path / "unix.txt", text), write(tmp_path / "other.txt", text.replace("\n", end))
+    corpora = [read(path, val_fraction=0.3, unit=unit) for path in (unix, other)]
+    assert corpora[0] == corpora[1]
+    assert corpora[0].fingerprint() == corpora[1].fingerprint()
 
 
 def test_another_encoding_can_be_named(tmp_path):

@@ -42,7 +42,8 @@ def _state_of(path: Path) -> list[str | int]:
 def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     """Read one text file, gzipped or not, or say which file, line and byte cannot be read.
 
-    Windows line ends become newlines and a byte order mark goes. Nothing is ever replaced silently.
+    Windows line ends become newlines, and so do carriage returns where there is no newline at all (old Macs).
+    A byte order mark goes. Nothing else is ever replaced silently.
     """
     try:
         data = path.read_bytes()
@@ -52,7 +53,7 @@ def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = data.count(b"\n" if b"\n" in data else b"\r", 0, error.start) + 1
         raise DataError(
             f"{key}: {path}, line {line}: byte 0x{data[error.start]:02x} is not {encoding}; "
             "convert the file or set data.encoding"
@@ -62,7 +63,8 @@ def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     text = text.removeprefix(BYTE_ORDER_MARK)
     if not text.strip():
         raise DataError(f"{key}: {path} is empty")
-    return text.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def split_lines(text: str) -> list[str]:
@@ -73,6 +75,11 @@ def split_lines(text: str) -> list[str]:
     """
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
+
+
+def stray_return(*pieces: str) -> str:
+    """What to add to a message about a line that holds a carriage return, which was perhaps meant to end it."""
+    return "; a carriage return in it ends no line: use newlines" if any("\r" in piece for piece in pieces) else ""
 
 
 def _unpacked(data: bytes, path: Path, key: str) -> bytes:

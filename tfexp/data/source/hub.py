@@ -110,7 +110,7 @@ class Hub(Source):
             more = " Set data.val=null to split some rows off." if name == "val" else ""
             raise DataError(f"data.{name}: {self.path} has no split '{split}'; {hint}{more}")
         check_names(self.roles, splits[split].column_names, f"split '{split}' of {self.path}")
-        return collect(self._records(f"data.{name}", split, splits[split]), self.roles)
+        return collect(name, self._records(f"data.{name}", split, splits[split]), self.roles)
 
     def _records(self, key: str, split: str, rows: "datasets.Dataset") -> Iterator[tuple[Place, Record]]:
         columns = list(rows.column_names)
