@@ -61,6 +61,12 @@ def test_examples_that_are_too_long_are_said_before_and_after_training(tmp_path,
     assert "data.seq_len" not in capsys.readouterr().err
 
 
+def test_text_that_is_trained_on_is_said(tmp_path, capsys):
+    text = runs.write_text(tmp_path / "text.txt")
+    assert main(["train", *runs.overrides(tmp_path, *QUICK, f"data.val={text}")]) == 0
+    assert "\nval: 1 of 1 documents are in the training part too\nnext: " in capsys.readouterr().err
+
+
 def test_the_default_outputs_need_no_path(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = [o for o in runs.overrides(tmp_path, *QUICK) if not o.startswith("outputs=")]

@@ -73,6 +73,16 @@ DIFFERENT = {  # (train, val) of corpora that a digest without delimiters would 
     "kinds": [((kind,), (kind,)) for kind in (Pair("a", "b"), Tagged("a", "b"), Labelled("a", ("b",)))],
     "digits": [(("1:a", "b"), ("c",)), (("1", "a1:b"), ("c",)), (("1:a1:b", ""), ("c",))],
 }
+# Files, keys -> repeated training documents, and documents of validation and test that are trained on, too.
+SHARED = {
+    "a_file_of_the_pattern": ({"a": "x", "b": "y", "c": "z"}, {"train": "?", "val": "b"}, 0, 1, None),
+    "a_copy": ({"a": "x", "b": "y", "c": "y"}, {"train": "[ab]", "val": "c", "test": "a"}, 0, 1, 1),
+    "none": ({"a": "x", "b": "y", "c": "z"}, {"train": "a", "val": "b", "test": "c"}, 0, 0, 0),
+    "lines_of_one_file": ({"a": "x\n" * 400}, {"train": "a", "unit": "line"}, 359, 40, None),
+    "some_lines": ({"a": "x\ny\nz\n", "b": "y\nw\n"}, {"train": "a", "val": "b", "unit": "line"}, 0, 1, None),
+    "paragraphs": ({"a": "x\ny\n\nz", "b": "x\ny\n"}, {"train": "a", "val": "b", "unit": "paragraph"}, 0, 1, None),
+    "twins_in_two_parts": ({str(i): "same" for i in range(9)}, {"train": "?", "val_fraction": 0.5}, 5, 3, None),
+}
 STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
 FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
 
@@ -139,7 +149,38 @@ def test_several_files_and_patterns_are_documents_in_a_fixed_order(tmp_path):
     assert read(f"{tmp_path}/*.txt", val=val).train == ("a", "b")
     assert read(f"{tmp_path}/**/*.txt", val=val).train == ("a", "b", "sub/c")
     assert read([f"{tmp_path}/sub/c.txt", f"{tmp_path}/?.txt"], val=val).train == ("sub/c", "a", "b")
-    assert read(f"{tmp_path}/*.txt", val=val).report == {"files_read": 2, "files_kept": 2}
+    assert read(f"{tmp_path}/*.txt", val=val).report == {
+        **{"files_read": 2, "files_kept": 2, "train_rows_duplicate": 0, "val_rows_in_train": 0}
+    }
+
+
+@pytest.mark.parametrize("again", ["a.txt", "./a.txt", "../{folder}/a.txt", "*.txt", "{absolute}/a.txt"])
+def test_a_file_that_is_named_twice_is_read_once(tmp_path, monkeypatch, again):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / f"{name}.txt", name)
+    again = again.format(folder=tmp_path.name, absolute=tmp_path)
+    corpus = read(["b.txt", "a.txt", again], val="b.txt", test=["b.txt", "b.txt"])
+    assert (corpus.train, corpus.test, corpus.report["files_read"]) == (("b", "a"), ("b",), 2)
+
+
+def test_links_of_other_names_are_files_of_their_own(tmp_path):
+    # A class may be a folder of links to shared files: what a link is called is part of the data.
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    corpus = read(f"{tmp_path}/*.txt", val=f"{tmp_path}/b.txt")
+    assert corpus.train == ("a", "a")
+    assert (corpus.report["train_rows_duplicate"], corpus.report["val_rows_in_train"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("texts", "options", "repeated", "of_val", "of_test"), SHARED.values(), ids=SHARED)
+def test_documents_that_are_in_the_training_part_too_are_counted(tmp_path, texts, options, repeated, of_val, of_test):
+    for name, text in texts.items():
+        write(tmp_path / name, text)
+    paths = {k: f"{tmp_path}/{v}" if k in ("train", "val", "test") else v for k, v in options.items()}
+    report = read(**paths).report
+    found = [report.get(name) for name in ("train_rows_duplicate", "val_rows_in_train", "test_rows_in_train")]
+    assert found == [repeated, of_val, of_test]
 
 
 def test_of_several_files_whole_ones_validate(tmp_path):
@@ -188,7 +229,15 @@ def test_a_document_is_a_file_a_line_or_a_paragraph(tmp_path, unit, documents):
     path = write(tmp_path / "text.txt", PAGE)
     corpus = read(path, val=path, test=path, unit=unit)
     assert corpus.train == corpus.val == corpus.test == documents
-    assert corpus.report == {"files_read": 1, "files_kept": 1} | ({"lines_empty": 3} if unit == "line" else {})
+    n = len(documents)
+    counts = {
+        "files_read": 1,
+        "files_kept": 1,
+        "train_rows_duplicate": 0,
+        "val_rows_in_train": n,
+        "test_rows_in_train": n,
+    }
+    assert corpus.report == counts | ({"lines_empty": 3} if unit == "line" else {})
 
 
 def test_of_one_file_the_last_lines_validate_and_none_is_cut(tmp_path):

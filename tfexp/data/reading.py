@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import zlib
 from glob import glob
 from pathlib import Path
@@ -13,11 +14,15 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def find_files(patterns: str | list[str], key: str) -> list[Path]:
-    """The files that paths and patterns name, in the order given; those of one pattern are sorted."""
+    """The files that paths and patterns name, in the order given and each once; those of one pattern are sorted."""
     listed = [patterns] if isinstance(patterns, str) else patterns
     if not listed:
         raise DataError(f"{key}: the list is empty; name at least one file")
-    return [path for pattern in listed for path in _expand(pattern, key)]
+    # By its place, not by what a link leads to: a class may be a folder of links to shared files.
+    found: dict[str, Path] = {}
+    for path in (path for pattern in listed for path in _expand(pattern, key)):
+        found.setdefault(os.path.abspath(path), path)
+    return list(found.values())
 
 
 def stamp_of_files(*patterns: str | list[str] | None) -> str | None:

@@ -62,7 +62,7 @@ def _of_overlap(part: str, counts: Mapping[str, Any]) -> str | None:
 def _share(n: int, part: str, counts: Mapping[str, Any]) -> str:
     noun = "documents" if f"{part}_documents" in counts else "examples"
     total = counts.get(f"{part}_{noun}", n)
-    return f"{'all ' if n == total else ''}{n} of {total} {noun} are"
+    return f"{'all ' if n == total > 1 else ''}{n} of {total} {noun} are"
 
 
 def _few(names: Iterable[str], limit: int = 6) -> str:
