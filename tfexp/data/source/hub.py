@@ -25,6 +25,7 @@ class Hub(Source):
     `target` a pair, `text` alone a document. A dotted name goes into a nested column (`translation.de`).
     Numbers that the dataset has names for become these names. Code that comes with a dataset never runs.
 
+    A text is a string, and null an empty one; a label may be a whole number.
     Texts of labelled rows and pairs lose white space at their ends. A row without text, source or target
     does not train, and the record counts it. Without `val`, rows validate by the hash of their text.
 
