@@ -31,7 +31,7 @@ def test_a_batch_cannot_be_changed():
 
 def test_a_model_is_given_what_is_there_and_no_answers():
     mask, at = torch.tensor([[True, True]]), torch.tensor([[True, False]])
-    made = batch(attention_mask=mask, logits_at=at, n_tokens=2)
+    made = batch(attention_mask=mask, logits_at=at, cut_off=torch.tensor([1]), n_tokens=2)
     assert list(made.inputs()) == ["input_ids", "attention_mask", "logits_at"]
     assert list(batch().inputs()) == ["input_ids"]
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 IGNORE = -100  # a label that is not scored, as in torch's cross_entropy
+NO_INPUTS = ("labels", "cut_off", "n_tokens")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Batch:
         decoder_input_ids: (B, T) int64, the target shifted to the right.
         document_ids: As input_ids; attention stays inside a document. None = one document a row.
         logits_at: (B, T) bool: the positions that are scored, where these are few or known; None = all.
+        cut_off: (B,) int64: labels of each row that lie beyond its end and are not in it; None = none are.
         n_tokens: Real tokens that the model reads, source and target; None = every input is one.
     """
 
@@ -36,11 +38,12 @@ class Batch:
     decoder_input_ids: Tensor | None = None
     document_ids: Tensor | None = None
     logits_at: Tensor | None = None
+    cut_off: Tensor | None = None
     n_tokens: int | None = None
 
     def inputs(self) -> dict[str, Tensor]:
         """The model's arguments."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("labels", "n_tokens")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NO_INPUTS}
         return {name: value for name, value in values.items() if value is not None}
 
     def count_tokens(self) -> int:

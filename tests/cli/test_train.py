@@ -7,7 +7,9 @@ import shlex
 from tests import runs
 from tests.training import task_runs
 from tfexp.cli.main import main
+from tfexp.config.freeze import to_plain
 from tfexp.tasks.next_token import NextToken
+from tfexp.training.notes import closing_notes
 from tfexp.training.record import Record, all_records
 
 QUICK = ["trainer.max_steps=2", "trainer.val_every=2"]
@@ -35,11 +37,34 @@ def test_a_run_ends_with_its_path_and_the_next_command(tmp_path, capsys):
 def test_a_run_ends_with_what_its_task_watches_and_with_its_test(tmp_path, capsys):
     assert main(["train", *task_runs.overrides("classification", tmp_path, *QUICK)]) == 0
     (record,) = records(tmp_path)
-    first, *lines = capsys.readouterr().err.splitlines()[-5:]
-    accuracy = record.summary()["best"]["val/accuracy"]
-    assert first == f"{record.folder}: val/accuracy {accuracy:.4f} at step 2"
-    assert [line.partition(" ")[0] for line in lines] == ["final:", "test:", "floors:", "next:"]
-    assert f"test/accuracy {record.summary()['test']['test/accuracy']:.4g}" in lines[1]
+    summary = record.summary()
+    said = closing_notes(summary, to_plain(record.config())["data"])
+    first, *lines = capsys.readouterr().err.splitlines()[-5 - len(said) :]
+    assert first == f"{record.folder}: val/accuracy {summary['best']['val/accuracy']:.4f} at step 2"
+    assert [line.partition(" ")[0] for line in lines if line not in said] == ["final:", "test:", "floors:", "next:"]
+    assert f"test/accuracy {summary['test']['test/accuracy']:.4g}" in lines[1]
+    assert lines[3:-1] == said
+
+
+def test_examples_that_are_too_long_are_said_before_and_after_training(tmp_path, capsys):
+    given = [*task_runs.overrides("next_token_of_pairs", tmp_path, *QUICK), "data.seq_len=9"]
+    assert main(["train", *given]) == 0
+    (record,) = records(tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    said = closing_notes(record.summary(), to_plain(record.config())["data"])
+    assert lines[0] == said[0]
+    assert lines[-1 - len(said) : -1] == said
+    assert [line.partition(":")[0] for line in said] == ["train", "val", "test"]
+    assert main(["evaluate", str(record.folder)]) == 0
+    assert capsys.readouterr().err.splitlines()[:2] == said[1:]
+    assert main(["evaluate", str(record.folder), "data.seq_len=16"]) == 0
+    assert "data.seq_len" not in capsys.readouterr().err
+
+
+def test_text_that_is_trained_on_is_said(tmp_path, capsys):
+    text = runs.write_text(tmp_path / "text.txt")
+    assert main(["train", *runs.overrides(tmp_path, *QUICK, f"data.val={text}")]) == 0
+    assert "\nval: 1 of 1 documents are in the training part too\nnext: " in capsys.readouterr().err
 
 
 def test_the_default_outputs_need_no_path(tmp_path, capsys, monkeypatch):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,25 @@ TELLING = {
     "tokenizer_key": {"tokenizer": {"name": "char", "specials": ["unk"]}},
     "split": {"val_fraction": 0.2},
 }
+TABLE = {"name": "table_files", "text": 1, "label": 0, "tokenizer": "word"}
+ROWS = "".join(f"{i % 2}\ttext {i}\n" for i in range(40))
+COUNTS = ("train_rows_read", "train_rows_kept", "train_rows_empty")
+# How a text of 8 letters is replaced so that size and time stay, as `cp -p` and `rsync -t` do it.
+UNSEEN = {
+    "in_place": lambda path, text: path.write_text(text, encoding="utf-8"),
+    "by_another_file": lambda path, text: (path.with_suffix(".new").write_text(text, encoding="utf-8"),
+                                           path.with_suffix(".new").replace(path)),
+}  # fmt: skip
+SOURCE = """
+from tfexp.data.corpus import Corpus
+from tfexp.data.procedural import RuleSource
+from tfexp.registry import register
+
+@register("data", "mine")
+class Mine(RuleSource):
+    def read(self):
+        return Corpus(("{} c",), ("c",))
+"""
 PREPARE = (
     "import json, pathlib; from tfexp.data.prepare import prepare; print(prepare({!r}, pathlib.Path({!r})).report)"
 )
@@ -89,6 +109,54 @@ def test_a_changed_text_makes_another_set(tmp_path):
     after = prepare(node(tmp_path), tmp_path / "cache")
     assert before.fingerprint != after.fingerprint
     assert len(folders(tmp_path / "cache")) == 2
+
+
+@pytest.mark.parametrize("replace", UNSEEN.values(), ids=UNSEEN)
+def test_a_text_whose_size_and_time_were_kept_is_read_again(tmp_path, replace):
+    path = tmp_path / "text.txt"
+    path.write_text("abcd" * 20, encoding="utf-8")
+    before, state = prepare(node(tmp_path), tmp_path / "cache"), path.stat()
+    replace(path, "abce" * 20)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    after = prepare(node(tmp_path), tmp_path / "cache")
+    assert after.fingerprint != before.fingerprint
+    assert after.tokenizer.decode(after.parts["val"].ids.tolist()) == "abceabce"
+
+
+def test_what_was_read_is_that_of_the_file_named(tmp_path):
+    (tmp_path / "plain.tsv").write_text(ROWS, encoding="utf-8")
+    (tmp_path / "gaps.tsv").write_text(ROWS.replace("\n", "\n\n", 6) + "0\t\n1\t \n", encoding="utf-8")
+    choices = {n: check_choice("data", {**TABLE, "train": f"{tmp_path}/{n}.tsv"}, "data") for n in ("plain", "gaps")}
+    for _ in range(2):  # read, and remembered
+        found = {name: prepare(choice, tmp_path / "cache") for name, choice in choices.items()}
+        assert found["plain"].fingerprint == found["gaps"].fingerprint
+        assert [found["plain"].report[name] for name in COUNTS] == [40, 40, 0]
+        assert [found["gaps"].report[name] for name in COUNTS] == [48, 40, 8]
+    assert len(folders(tmp_path / "cache")) == 1
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"set": 1}', '{"set": "none", "read": {}}', '"a"'])
+def test_a_damaged_note_is_made_anew(tmp_path, content):
+    whole = prepare(node(tmp_path), tmp_path / "cache")
+    (note,) = (tmp_path / "cache").glob(".*.key")
+    good = note.read_text(encoding="utf-8")
+    note.write_text(content, encoding="utf-8")
+    assert prepare(node(tmp_path), tmp_path / "cache").report == whole.report
+    assert note.read_text(encoding="utf-8") == good
+
+
+def test_an_edited_source_of_ones_own_is_read_again(tmp_path, scratch_registry):
+    found, file = [], tmp_path / "source.py"
+    for word in ("a", "a", "longer"):
+        file.write_text(SOURCE.format(word), encoding="utf-8")
+        scratch_registry._discovered.discard(str(file))
+        scratch_registry.discover([str(file)])
+        choice = check_choice("data", {"name": "mine", "tokenizer": "char"}, "data")
+        found.append(prepare(choice, tmp_path / "cache").fingerprint)
+        del scratch_registry._components["data"]["mine"]
+        cache_module._read.cache_clear()
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_crash_leaves_nothing_half_made(tmp_path, monkeypatch):

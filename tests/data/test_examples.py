@@ -35,6 +35,16 @@ TOO_SHORT = {
         "model.max_seq_len with it",
     ),
 }
+# Kind, rows, length -> labels of each row that lie beyond it.
+CUT_OFF = {
+    "prompts": (PromptExamples, PAIRS, 4, [1, 0, 0]),  # of b <eos>
+    "prompts_whole": (PromptExamples, PAIRS, 3, [2, 1, 0]),
+    "prompts_shorter_than_the_source": (PromptExamples, PAIRS, 2, [2, 2, 0]),
+    "prompts_that_fit": (PromptExamples, PAIRS, 5, [0, 0, 0]),
+    "targets": (PairExamples, PAIRS, 2, [0, 1, 0]),  # a source that is cut asks for no less
+    "tags": (TaggedExamples, [*TAGGED, Tagged("a b c a", "a _ c a"), Tagged("a a", "_ _")], 1, [1, 0, 2, 0]),
+    "classes": (LabelledExamples, LABELLED, 3, [0, 0, 0, 0]),
+}
 NO_SPECIALS = {
     "labelled": (LabelledExamples, LABELLED, "bos"),
     "pairs": (PairExamples, PAIRS, "eos"),
@@ -140,6 +150,21 @@ def test_what_a_cut_leaves_of_each_kind():
     assert prompt.labels.tolist() == [[IGNORE, IGNORE, 5, 6]]
     tagged = whole(examples(TaggedExamples, [Tagged("a b c", "a _ c"), Tagged("a b", "_ a")], 1))
     assert (tagged.input_ids.tolist(), tagged.labels.tolist()) == ([[4], [4]], [[4], [IGNORE]])
+
+
+@pytest.mark.parametrize(("kind", "rows", "seq_len", "cut_off"), CUT_OFF.values(), ids=CUT_OFF)
+def test_labels_beyond_the_length_are_counted(kind, rows, seq_len, cut_off):
+    made = examples(kind, rows, seq_len)
+    assert made.cut_off.tolist() == whole(made).cut_off.tolist() == cut_off
+    assert made.n_answers_cut() == sum(n > 0 for n in cut_off)
+    if kind is not LabelledExamples:
+        kept, all_ = ((whole(m).labels != IGNORE).sum(dim=1) for m in (made, examples(kind, rows, 99)))
+        assert (all_ - kept).tolist() == cut_off
+
+
+def test_of_rows_that_are_left_only_their_own_labels_count():
+    kept = examples(PromptExamples, PAIRS, 4).without_overlong()
+    assert (kept.rows.tolist(), kept.n_answers_cut(), kept.n_overlong) == ([1, 2], 0, 1)
 
 
 @pytest.mark.parametrize("overlong", ["truncate", "drop"])

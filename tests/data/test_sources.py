@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import python_process
-from tfexp.data.corpus import Corpus, in_fraction, split_by_name, split_tail
+from tfexp.data.corpus import Corpus, Labelled, Pair, Tagged, in_fraction, split_by_name, split_tail
 from tfexp.data.source.python_stdlib import PythonStdlib
 from tfexp.data.source.text_files import TextFiles
 from tfexp.errors import DataError
@@ -49,6 +49,11 @@ REFUSED = {
         "text.txt",
         "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8;",
     ),
+    "latin1_of_old_macs": (
+        LATIN1.replace(b"\n", b"\r"),
+        "text.txt",
+        "data.train: {folder}/text.txt, line 3: byte 0xe9 is not utf-8;",
+    ),
     "one_letter": (b"x", "text.txt", "data.train: nothing left to train on after splitting 1 files; set data.val"),
 }
 PAGE = " = Title = \n\nOne.\u2028Two.\nThree.\n \t\n\nFour.\n"
@@ -56,6 +61,27 @@ UNITS = {
     "file": ("file", (PAGE,)),
     "line": ("line", (" = Title = ", "One.\u2028Two.", "Three.", "Four.")),
     "paragraph": ("paragraph", (" = Title = ", "One.\u2028Two.\nThree.", "Four.")),
+}
+ONE = (Labelled("x", ("y",)),)
+DIFFERENT = {  # (train, val) of corpora that a digest without delimiters would take for one
+    "documents": [(("ab", "c"), ("d",)), (("a", "bc"), ("d",)), (("ab", "c", "d"), ("e",)), (("ab",), ("c", "d"))],
+    "labels": [
+        ((Labelled("a", ("b",)), Labelled("c", ("d", "e"))), ONE),
+        ((Labelled("a", ("b", "c")), Labelled("d", ("e",))), ONE),
+        ((Labelled("a", ()), Labelled("b", ("c", "d", "e"))), ONE),
+    ],
+    "kinds": [((kind,), (kind,)) for kind in (Pair("a", "b"), Tagged("a", "b"), Labelled("a", ("b",)))],
+    "digits": [(("1:a", "b"), ("c",)), (("1", "a1:b"), ("c",)), (("1:a1:b", ""), ("c",))],
+}
+# Files, keys -> repeated training documents, and documents of validation and test that are trained on, too.
+SHARED = {
+    "a_file_of_the_pattern": ({"a": "x", "b": "y", "c": "z"}, {"train": "?", "val": "b"}, 0, 1, None),
+    "a_copy": ({"a": "x", "b": "y", "c": "y"}, {"train": "[ab]", "val": "c", "test": "a"}, 0, 1, 1),
+    "none": ({"a": "x", "b": "y", "c": "z"}, {"train": "a", "val": "b", "test": "c"}, 0, 0, 0),
+    "lines_of_one_file": ({"a": "x\n" * 400}, {"train": "a", "unit": "line"}, 359, 40, None),
+    "some_lines": ({"a": "x\ny\nz\n", "b": "y\nw\n"}, {"train": "a", "val": "b", "unit": "line"}, 0, 1, None),
+    "paragraphs": ({"a": "x\ny\n\nz", "b": "x\ny\n"}, {"train": "a", "val": "b", "unit": "paragraph"}, 0, 1, None),
+    "twins_in_two_parts": ({str(i): "same" for i in range(9)}, {"train": "?", "val_fraction": 0.5}, 5, 3, None),
 }
 STDLIB = "from tfexp.data.source.python_stdlib import PythonStdlib as P; print(P().read().fingerprint())"
 FINGERPRINT = "from tfexp.data.source.text_files import TextFiles as T; print(T(train={!r}).read().fingerprint())"
@@ -123,7 +149,38 @@ def test_several_files_and_patterns_are_documents_in_a_fixed_order(tmp_path):
     assert read(f"{tmp_path}/*.txt", val=val).train == ("a", "b")
     assert read(f"{tmp_path}/**/*.txt", val=val).train == ("a", "b", "sub/c")
     assert read([f"{tmp_path}/sub/c.txt", f"{tmp_path}/?.txt"], val=val).train == ("sub/c", "a", "b")
-    assert read(f"{tmp_path}/*.txt", val=val).report == {"files_read": 2, "files_kept": 2}
+    assert read(f"{tmp_path}/*.txt", val=val).report == {
+        **{"files_read": 2, "files_kept": 2, "train_rows_duplicate": 0, "val_rows_in_train": 0}
+    }
+
+
+@pytest.mark.parametrize("again", ["a.txt", "./a.txt", "../{folder}/a.txt", "*.txt", "{absolute}/a.txt"])
+def test_a_file_that_is_named_twice_is_read_once(tmp_path, monkeypatch, again):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / f"{name}.txt", name)
+    again = again.format(folder=tmp_path.name, absolute=tmp_path)
+    corpus = read(["b.txt", "a.txt", again], val="b.txt", test=["b.txt", "b.txt"])
+    assert (corpus.train, corpus.test, corpus.report["files_read"]) == (("b", "a"), ("b",), 2)
+
+
+def test_links_of_other_names_are_files_of_their_own(tmp_path):
+    # A class may be a folder of links to shared files: what a link is called is part of the data.
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    corpus = read(f"{tmp_path}/*.txt", val=f"{tmp_path}/b.txt")
+    assert corpus.train == ("a", "a")
+    assert (corpus.report["train_rows_duplicate"], corpus.report["val_rows_in_train"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("texts", "options", "repeated", "of_val", "of_test"), SHARED.values(), ids=SHARED)
+def test_documents_that_are_in_the_training_part_too_are_counted(tmp_path, texts, options, repeated, of_val, of_test):
+    for name, text in texts.items():
+        write(tmp_path / name, text)
+    paths = {k: f"{tmp_path}/{v}" if k in ("train", "val", "test") else v for k, v in options.items()}
+    report = read(**paths).report
+    found = [report.get(name) for name in ("train_rows_duplicate", "val_rows_in_train", "test_rows_in_train")]
+    assert found == [repeated, of_val, of_test]
 
 
 def test_of_several_files_whole_ones_validate(tmp_path):
@@ -172,7 +229,15 @@ def test_a_document_is_a_file_a_line_or_a_paragraph(tmp_path, unit, documents):
     path = write(tmp_path / "text.txt", PAGE)
     corpus = read(path, val=path, test=path, unit=unit)
     assert corpus.train == corpus.val == corpus.test == documents
-    assert corpus.report == {"files_read": 1, "files_kept": 1} | ({"lines_empty": 3} if unit == "line" else {})
+    n = len(documents)
+    counts = {
+        "files_read": 1,
+        "files_kept": 1,
+        "train_rows_duplicate": 0,
+        "val_rows_in_train": n,
+        "test_rows_in_train": n,
+    }
+    assert corpus.report == counts | ({"lines_empty": 3} if unit == "line" else {})
 
 
 def test_of_one_file_the_last_lines_validate_and_none_is_cut(tmp_path):
@@ -195,11 +260,14 @@ def test_of_several_files_whole_ones_validate_whatever_a_document_is(tmp_path):
         assert lines.parts()[part] == tuple(line for text in whole.parts()[part] for line in text.splitlines())
 
 
-def test_windows_line_ends_change_nothing(tmp_path):
-    unix = read(write(tmp_path / "unix.txt", "one\ntwo\nthree\nfour\n"), val_fraction=0.3)
-    windows = read(write(tmp_path / "windows.txt", "one\r\ntwo\r\nthree\r\nfour\r\n"), val_fraction=0.3)
-    assert windows == unix
-    assert windows.fingerprint() == unix.fingerprint()
+@pytest.mark.parametrize("end", ["\r\n", "\r"], ids=["windows", "old_macs"])
+@pytest.mark.parametrize("unit", ["file", "line"])
+def test_other_line_ends_change_nothing(tmp_path, end, unit):
+    text = "one\ntwo\nthree\nfour\n"
+    unix, other = write(tmp_path / "unix.txt", text), write(tmp_path / "other.txt", text.replace("\n", end))
+    corpora = [read(path, val_fraction=0.3, unit=unit) for path in (unix, other)]
+    assert corpora[0] == corpora[1]
+    assert corpora[0].fingerprint() == corpora[1].fingerprint()
 
 
 def test_another_encoding_can_be_named(tmp_path):
@@ -259,9 +327,12 @@ def test_a_document_keeps_its_part_when_others_come_and_go():
     assert not set(train) & set(val)
 
 
-def test_the_fingerprint_sees_where_documents_and_parts_end():
-    pairs = [(("ab", "c"), ("d",)), (("a", "bc"), ("d",)), (("ab", "c", "d"), ("e",)), (("ab",), ("c", "d"))]
-    assert len({Corpus(train, val).fingerprint() for train, val in pairs}) == len(pairs)
+@pytest.mark.parametrize("corpora", DIFFERENT.values(), ids=DIFFERENT)
+def test_the_fingerprint_sees_where_fields_rows_and_parts_end(corpora):
+    assert len({Corpus(train, val).fingerprint() for train, val in corpora}) == len(corpora)
+
+
+def test_the_fingerprint_is_of_the_examples_alone():
     assert Corpus(("a",), ("b",), report={"files": 1}).fingerprint() == Corpus(("a",), ("b",)).fingerprint()
 
 

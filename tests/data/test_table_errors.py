@@ -47,6 +47,12 @@ OPTIONS = {
         r"data\.text: the pattern has no group '0'; groups: t\.",
     ),
 }
+NO_TEXT = r"data\.train: {{path}}, line {}: data\.text: column 'a' holds {}, which is no text; write it as a string"
+NO_NAME = (
+    r"data\.train: {{path}}, line 1: data\.{0}: column '{0}' holds {1}, which names nothing; "
+    "write a text or a whole number"
+)
+RETURN = "; a carriage return in it ends no line: use newlines"
 REFUSED = {
     "header": (
         "a.tsv",
@@ -113,6 +119,46 @@ REFUSED = {
         {"text": "a.d"},
         r"data\.text: {path}, line 1 has no column 'a.d'; "
         r"did you mean 'a\.[bc]'\?",
+    ),
+    "json_number": ("a.jsonl", '{"a": "x"}\n{"a": 2.5}', {"text": "a"}, NO_TEXT.format(2, "2\\.5")),
+    "json_nan": ("a.jsonl", '{"a": NaN}', {"text": "a"}, NO_TEXT.format(1, "NaN")),
+    "json_infinity": ("a.jsonl", '{"a": -Infinity}', {"text": "a"}, NO_TEXT.format(1, "-Infinity")),
+    "json_too_large": ("a.jsonl", '{"a": 1e999}', {"text": "a"}, NO_TEXT.format(1, "Infinity")),
+    "json_true": ("a.jsonl", '{"a": true}', {"text": "a"}, NO_TEXT.format(1, "true")),
+    "json_number_in_a_list": ("a.jsonl", '{"a": ["x", 1]}', {"text": "a"}, NO_TEXT.format(1, "1")),
+    "json_number_for_a_target": (
+        "a.jsonl",
+        '{"source": "x", "target": 3}',
+        PAIR,
+        NO_TEXT.replace("data\\.text: column 'a'", "data\\.target: column 'target'").format(1, "3"),
+    ),
+    "label_nan": ("a.jsonl", '{"text": "x", "label": NaN}', TEXT_LABEL, NO_NAME.format("label", "NaN")),
+    "label_infinity": ("a.jsonl", '{"text": "x", "label": [1e999]}', TEXT_LABEL, NO_NAME.format("label", "Infinity")),
+    "label_fraction": ("a.jsonl", '{"text": "x", "label": 0.5}', TEXT_LABEL, NO_NAME.format("label", "0\\.5")),
+    "id_nan": ("a.jsonl", '{"text": "x", "id": NaN}', {"text": "text", "id": "id"}, NO_NAME.format("id", "NaN")),
+    "label_null": (
+        "a.jsonl",
+        '{"text": "x", "label": null}',
+        TEXT_LABEL,
+        r"data\.train: {path}, line 1: the label is .*",
+    ),
+    "return_in_a_row": (
+        "a.tsv",
+        "pos\tx\nneg\ty\rpos\tz\n",
+        POSITIONS,
+        rf"data\.train: {{path}}, line 2: 3 columns, but line 1 has 2; .*data\.format{RETURN}",
+    ),
+    "return_in_json": (
+        "a.jsonl",
+        '{"text": "x"}\n{"text": "y"}\r{"text": "z"}\n',
+        {"text": "text"},
+        rf"data\.train: {{path}}, line 2: not JSON: Extra data: .*{RETURN}",
+    ),
+    "return_in_a_line": (
+        "a.txt",
+        "x\ny\rz\n",
+        {"text": "t", "pattern": "(?P<t>.)"},
+        rf"data\.train: {{path}}, line 2: does not fit data\.pattern as a whole: 'y\\rz'{RETURN}",
     ),
     "json_object": (
         "a.jsonl",
@@ -213,8 +259,21 @@ def test_case_cls_dup_ids(tmp_path):
     assert len(read(train=path, val=path, text="text").train) == 3  # without `id` there is nothing to refuse
 
 
-def test_ids_may_start_anew_in_each_part_but_not_in_each_file(tmp_path):
-    paths = [write(tmp_path / f"{n}.jsonl", f'{{"id": 1, "text": "{n}"}}') for n in "ab"]
-    assert read(train=paths[0], val=paths[1], text="text", id="id").val == ("b",)
-    with pytest.raises(DataError, match=r"b\.jsonl, line 1: the id '1' is that of .*a\.jsonl, line 1 too"):
-        read(train=paths, val=paths[1], text="text", id="id")
+@pytest.mark.parametrize("second", ["1", "1.0", '"1"'])
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_ids_differ_between_files_and_parts(tmp_path, part, second):
+    names = {"a": "1", "b": second, "c": "3"}
+    a, b, c = (write(tmp_path / f"{n}.jsonl", f'{{"id": {i}, "text": "{n}"}}') for n, i in names.items())
+    parts = {"train": [a], "val": [c]}
+    parts = {**parts, part: [*parts.get(part, []), b]}
+    with pytest.raises(DataError) as error:
+        read(**parts, text="text", id="id")
+    assert str(error.value) == f"data.{part}: {b}, line 1: the id '1' is that of {a}, line 1 too; ids must differ"
+    assert read(**parts, text="text").train  # without `id` there is nothing to refuse
+
+
+def test_a_row_of_nothing_has_no_label_to_be_held_against(tmp_path):
+    train, val = write(tmp_path / "a.tsv", "pos\tx\n"), write(tmp_path / "b.tsv", "pos\ty\n\t\n")
+    with pytest.raises(DataError) as error:
+        read(train=train, val=val, **POSITIONS)
+    assert str(error.value) == f"data.val: {val}, line 2: the label is empty"

@@ -18,7 +18,7 @@ READ = {
     "tsv_header": ("a.tsv", "label\ttext\npos\tgood film\nneg\tbad film\n", TEXT_LABEL, FILMS),
     "tsv_positions": ("a.tsv", "pos\tgood film\nneg\tbad film", POSITIONS, FILMS),
     "tsv_has_no_quoting": ("a.tsv", 'pos\t"good" "film\n', POSITIONS, (Labelled('"good" "film', ("pos",)),)),
-    "csv_header": ("a.csv", "text,id,label\ngood film,1,pos\nbad film,2,neg\n", {**TEXT_LABEL, "id": "id"}, FILMS),
+    "csv_header": ("a.csv", "text,id,label\ngood film,1,pos\nbad film,2,neg\n", TEXT_LABEL, FILMS),
     "csv_quoted": (
         "a.csv",
         'pos,"good, ""very"" good\nfilm"\r\nneg,bad film\r\n',
@@ -40,10 +40,13 @@ READ = {
     ),
     "jsonl_values": (
         "a.ndjson",
-        '{"text": ["a", "b"], "label": 1}\n{"text": 2.5, "label": true}\n{"text": "c", "label": ["x", "y", "x"]}\n'
-        '{"text": "d", "label": []}',
+        '{"text": ["a", "b"], "label": 1}\n{"text": "2.5", "label": true}\n{"text": "c", "label": ["x", "y", "x"]}\n'
+        '{"text": "d", "label": []}\n{"text": "e", "more": NaN, "label": 1.0}\n{"text": "f", "label": [-2.0, "1", 1]}',
         TEXT_LABEL,
-        (Labelled("a b", ("1",)), Labelled("2.5", ("true",)), Labelled("c", ("x", "y")), Labelled("d", ())),
+        (
+            *(Labelled("a b", ("1",)), Labelled("2.5", ("true",)), Labelled("c", ("x", "y")), Labelled("d", ())),
+            *(Labelled("e", ("1",)), Labelled("f", ("-2", "1"))),  # a number has one name, however it is written
+        ),
     ),
     "jsonl_nested": (
         "a.jsonl",
@@ -91,7 +94,24 @@ READ = {
     "lower_case": ("a.tsv", "POS\tGOOD Film\n", {**POSITIONS, "lowercase": True}, (Labelled("good film", ("POS",)),)),
     "line_separators": ("a.tsv", "pos\ta\u2028b\x85c\n", POSITIONS, (Labelled("a\u2028b\x85c", ("pos",)),)),
     "byte_order_mark": ("a.tsv", "\ufefflabel\ttext\npos\tgood film\n", TEXT_LABEL, FILMS[:1]),
+    "old_macs": ("a.tsv", "label\ttext\rpos\tgood film\rneg\tbad film\r", TEXT_LABEL, FILMS),
+    "old_macs_csv": ("a.csv", 'pos,"good film"\rneg,bad film\r', POSITIONS, FILMS),
+    "old_macs_jsonl": ("a.jsonl", '{"text": "x"}\r{"text": "y"}\r', {"text": "text"}, ("x", "y")),
+    "carriage_return_in_a_line": ("a.tsv", "pos\ta\rb\n", POSITIONS, (Labelled("a\rb", ("pos",)),)),
+    "separators_before_the_header": ("a.csv", ",\nlabel,text\npos,good film\n", TEXT_LABEL, FILMS[:1]),
     "windows": ("a.tsv", "label\ttext\r\npos\tgood film\r\nneg\tbad film\r\n", TEXT_LABEL, FILMS),
+}
+NOTHING = {  # three rows, of which the second has neither source nor target
+    "tsv": ("a.tsv", "a\tb\n\t\nc\td\n", {"source": 0, "target": 1}),
+    "tsv_header": ("a.tsv", "source\ttarget\na\tb\n\t\nc\td\n", PAIR),
+    "csv": ("a.csv", "a,b\n,\nc,d\n", {"source": 0, "target": 1}),
+    "csv_quoted": ("a.csv", 'a,b\n"",""\nc,d\n', {"source": 0, "target": 1}),
+    "csv_first": ("a.csv", "source,target\na,b\n , \nc,d\n", PAIR),
+    "jsonl": (
+        "a.jsonl",
+        '{"source": "a", "target": "b"}\n{"source": null, "target": []}\n{"source": "c", "target": "d"}',
+        PAIR,
+    ),
 }
 FIVE = "pos\ta\nneg\tb\npos\tc\nneg\td\npos\te\n"
 PRINT = """
@@ -147,6 +167,23 @@ def test_pairs_lose_both_sides_and_documents_are_dropped_everywhere(tmp_path):
     assert corpus.train == corpus.val == ("x", "z")
 
 
+@pytest.mark.parametrize(("name", "content", "options"), NOTHING.values(), ids=NOTHING)
+def test_a_row_of_nothing_stays_where_predictions_are_counted(tmp_path, name, content, options):
+    path = write(tmp_path / name, content)
+    corpus = read(train=path, val=path, test=path, **options)
+    assert corpus.train == (Pair("a", "b"), Pair("c", "d"))
+    assert corpus.val == corpus.test == (Pair("a", "b"), Pair("", ""), Pair("c", "d"))
+    counts = {part: [corpus.report[f"{part}_rows_{n}"] for n in ("read", "kept", "empty")] for part in ("train", "val")}
+    assert counts == {"train": [3, 2, 1], "val": [3, 3, 1]}
+
+
+def test_a_labelled_row_of_nothing_does_not_train(tmp_path):
+    path = write(tmp_path / "a.csv", "label,text\npos,good film\n,\nneg,bad film\n,\n")
+    corpus = read(train=path, val=write(tmp_path / "b.csv", "label,text\npos,x\n"), **TEXT_LABEL)
+    assert corpus.train == FILMS
+    assert (corpus.report["train_rows_read"], corpus.report["train_rows_empty"]) == (4, 2)
+
+
 def test_rows_validate_by_the_hash_of_their_text(tmp_path):
     texts = [f"text {i % 50}" for i in range(100)]
     path = write(tmp_path / "a.tsv", "".join(f"{i % 2}\t{text}\n" for i, text in enumerate(texts)))
@@ -164,6 +201,16 @@ def test_a_label_that_would_be_missing_in_training_goes_back_there(tmp_path):
     corpus = read(train=write(tmp_path / "a.tsv", "".join(f"{v}\t{k}\n" for k, v in labels.items())), **POSITIONS)
     assert corpus.val == (Labelled(held[1], ("often",)),)
     assert corpus.train[-1] == Labelled(held[0], ("rare",))
+
+
+def test_all_rows_of_a_text_go_back_together(tmp_path):
+    held = [f"t{i}" for i in range(200) if in_fraction(f"t{i}", 0.1)][:2]
+    rest = [f"t{i}" for i in range(200) if not in_fraction(f"t{i}", 0.1)][:3]
+    rows = [("often", held[0]), ("rare", held[0]), *(("often", text) for text in rest), ("often", held[1])]
+    corpus = read(train=write(tmp_path / "a.tsv", "".join(f"{v}\t{k}\n" for v, k in rows)), **POSITIONS)
+    assert corpus.val == (Labelled(held[1], ("often",)),)
+    assert corpus.train[-2:] == (Labelled(held[0], ("often",)), Labelled(held[0], ("rare",)))
+    assert not {row.text for row in corpus.train} & {row.text for row in corpus.val}
 
 
 def test_where_files_lie_and_how_their_lines_end_changes_nothing(tmp_path):

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Library
 from tests.data.test_tokenizers import HUGS, tokens, trained
 from tfexp.data.tokenization import Tokenizer, TokenizerRecipe
 from tfexp.data.tokenizer.file import FileTokenizer
+from tfexp.data.words import holds_space
 from tfexp.errors import ConfigError, DataError
 
 NAMES = ("pad", "unk", "bos", "eos", "mask", "sep")
@@ -246,3 +247,8 @@ def test_another_content_is_another_tokenizer(tmp_path):
     assert recipe.fingerprint() == before
     bert().save(str(tmp_path / "tokenizer.json"))
     assert recipe.fingerprint() != before
+
+
+@pytest.mark.parametrize(("library", "holds"), [(gpt2, True), (t5, True), (bert, False), (characters, False)])
+def test_whether_a_words_token_holds_the_space_before_it(library, holds):
+    assert holds_space(Tokenizer(library())) is holds

@@ -19,7 +19,11 @@ CONFUSIONS = {
     "perfect": ([[3, 0], [0, 2]], 1.0, 1.0, 1.0),
     "one_wrong": ([[2, 1], [0, 3]], 5 / 6, (4 / 5 + 6 / 7) / 2, 5 / 6),
     "all_say_the_first": ([[4, 0, 0], [3, 0, 0], [2, 0, 0]], 4 / 9, (8 / 13 + 0 + 0) / 3, 4 / 9),
-    "a_class_that_is_not_there": ([[1, 0, 0], [1, 2, 0], [0, 0, 0]], 3 / 4, (2 / 3 + 4 / 5 + 0) / 3, 3 / 4),
+    # As scikit-learn's f1_score(average="macro"): a class that neither occurs nor is chosen has no part in the mean.
+    "a_class_that_is_not_there": ([[1, 0, 0], [1, 2, 0], [0, 0, 0]], 3 / 4, (2 / 3 + 4 / 5) / 2, 3 / 4),
+    "two_perfect_classes_of_three": ([[2, 0, 0], [0, 0, 0], [0, 0, 3]], 1.0, 1.0, 1.0),
+    "a_class_that_is_only_chosen": ([[1, 1], [0, 0]], 1 / 2, (2 / 3 + 0) / 2, 1 / 2),
+    "a_class_that_is_never_chosen": ([[1, 0], [1, 0]], 1 / 2, (2 / 3 + 0) / 2, 1 / 2),
     "all_wrong": ([[0, 2], [2, 0]], 0.0, 0.0, 0.0),
     "nothing": ([[0, 0], [0, 0]], 0.0, 0.0, 0.0),
 }
@@ -27,7 +31,8 @@ CONFUSIONS = {
 SEVERAL = {
     "perfect": ([[2, 1], [0, 0], [0, 0]], 4, 1.0, 1.0, 1.0),
     "mixed": ([[2, 0], [1, 0], [0, 3]], 1, 0.25, (4 / 5 + 0) / 2, 4 / (4 + 1 + 3)),
-    "never_chosen_and_never_there": ([[2, 0], [0, 0], [0, 0]], 4, 1.0, 0.5, 1.0),
+    "never_chosen_and_never_there": ([[2, 0], [0, 0], [0, 0]], 4, 1.0, 1.0, 1.0),
+    "nothing": ([[0, 0], [0, 0], [0, 0]], 4, 1.0, 0.0, 0.0),
 }
 
 
@@ -101,8 +106,21 @@ def test_the_confusion_matrix_counts_rows_as_true_and_columns_as_chosen():
     sums = Classification().score(Fixed(logits), batch([0, 1, 2, 2]))
     assert sums["confusion"].tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
     details = Classification().details(sums, ("x", "y", "z"))
-    assert details == {"labels": ["x", "y", "z"], "confusion": [[1, 0, 0], [0, 1, 0], [0, 1, 1]]}
-    assert Classification(multi_label=True).details({}, ("x",)) == {"labels": ["x"]}
+    assert details["confusion"] == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+
+
+def test_details_say_what_each_class_reached_and_which_ones_have_no_f1():
+    confusion = torch.tensor([[2, 0, 0, 0], [1, 3, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]).double()
+    expected = {
+        "labels": ["w", "x", "y", "z"],
+        "f1": [pytest.approx(4 / 5), pytest.approx(6 / 7), None, None],
+        "texts": [2, 4, 0, 0],
+        "macro_f1_leaves_out": ["y", "z"],
+    }
+    found = Classification().details({"confusion": confusion}, ("w", "x", "y", "z"))
+    assert found == {**expected, "confusion": confusion.long().tolist()}
+    hits = torch.tensor([[2, 3, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]]).double()  # the same as tp, fp, fn of each class
+    assert Classification(multi_label=True).details({"hits": hits}, ("w", "x", "y", "z")) == expected
 
 
 def test_a_class_is_chosen_from_one_half_on():

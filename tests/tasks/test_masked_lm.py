@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from tests import prepared as made
 from tests.tasks.cases import CASES, WORD, Fixed
 from tests.tiny import close, normal
 from tfexp.batch import IGNORE, Batch
+from tfexp.data.encoded import ragged
 from tfexp.data.floors import ngram_entropies
 from tfexp.errors import ConfigError
-from tfexp.tasks.base import EvalPart
+from tfexp.registry import check_choice, create
+from tfexp.tasks.base import EvalPart, Prompts
 from tfexp.tasks.masked_lm import MaskedLM
 from tfexp.training.evaluate import evaluate
 
@@ -24,6 +27,19 @@ METRICS = {
     "no_text": ((3.0, 3, 0, 20), 0, 1.0, math.e, None, 0.0),
     "nothing_hidden": ((0.0, 0, 0, 20), 40, 0.0, 1.0, 0.0, 0.0),
     "hopeless": ((2000.0, 2, 0, 2), 0, 1000.0, math.inf, None, 0.0),
+}
+M = "<mask>"
+# Tokenizer, a text with gaps, the tokens that are read: a hidden word's token took the space before it along, where
+# a token holds one; where spaces are tokens of their own, they stay.
+GAPS = {
+    "bpe": ("bpe", f"ant {M} cat", ["ant", M, "Ġcat"]),
+    "bpe_in_a_row": ("bpe", f" {M} {M} ant{M}", [M, M, "Ġant", M]),
+    "bpe_two_spaces": ("bpe", f"ant  {M} ", ["ant", "Ġ", M, "Ġ"]),
+    "unigram": ("unigram", f"ant {M} cat", ["ant", M, "Ġcat"]),
+    "char": ("char", f"a {M}t", ["a", " ", M, "t"]),
+    "byte": ("byte", f"a {M}t", ["a", "Ġ", M, "t"]),
+    "word": ("word", f"ant {M} cat", ["ant", M, "cat"]),
+    "wordpiece": ("wordpiece", f"ant {M} cat", ["ant", M, "cat"]),
 }
 SPEC = made.spec(seq_len=12)
 
@@ -146,6 +162,26 @@ def test_pseudo_perplexity_hides_each_token_alone():
     assert MaskedLM().more_metrics(net, part(prepared, True, score)) == {}
     assert "pseudo_perplexity" in task.metric_names
     assert "pseudo_perplexity" not in task.monitors("documents")
+
+
+@pytest.mark.parametrize(("tokenizer", "prompt", "seen"), GAPS.values(), ids=GAPS)
+def test_a_gap_is_read_as_a_hidden_token_was_in_training(tokenizer, prompt, seen):
+    specials = ["pad", "unk", "bos", "eos", "mask"]
+    made_of = data(tokenizer={"name": tokenizer, "specials": specials})
+    recipe = create("tokenizer", check_choice("tokenizer", {"name": tokenizer, "specials": specials}, "tokenizer"), {})
+    asked = []
+
+    class Asked(torch.nn.Module):
+        def forward(self, ids, logits_at):
+            asked.append(ids[0].tolist())
+            return SimpleNamespace(logits=torch.zeros(int(logits_at.sum()), made_of.tokenizer.vocab_size))
+
+    def encode(texts):
+        return ragged(recipe.encode(made_of.tokenizer, texts), made_of.tokenizer.vocab_size)
+
+    MaskedLM().answers(Asked(), Prompts([prompt], made_of, SPEC, encode))
+    shown = [made_of.tokenizer.backend.id_to_token(i) for i in asked[0]]
+    assert shown == seen
 
 
 def test_floors_are_the_entropies_of_the_validation_text():

@@ -11,7 +11,7 @@ from tests.prepared import prepared, spec
 from tests.tasks.cases import CASES, Fixed
 from tests.tiny import close, normal
 from tfexp.batch import IGNORE, Batch
-from tfexp.data.corpus import Pair
+from tfexp.data.corpus import Pair, Tagged
 from tfexp.data.floors import ngram_entropies
 from tfexp.errors import ConfigError
 from tfexp.tasks.base import EvalPart, is_better
@@ -26,6 +26,16 @@ ROWS = {
     "two_wrong_in_a_row": ([[1, 2, 3], [4, 4, 4]], [(1, 0), (1, 2)], 1, 2),
     "a_row_without_labels": ([[1, 2, 3], [IGNORE] * 3], [], 1, 1),
     "no_labels": ([[IGNORE] * 3, [IGNORE] * 3], [], 0, 0),
+}
+# Kind of row, rows, length, every prediction right or wrong -> right rows and tokens of those asked for; by hand.
+LONG = [Pair("a a a a", "b"), Pair("a", "b"), Pair("a a", "b b")]  # 5 + <eos>, 2 + <eos>, 4 + <eos>
+CUT = {
+    "nothing_cut": (LONG, 6, True, (3, 3), (7, 7)),
+    "an_end": (LONG, 5, True, (2, 3), (6, 7)),
+    "a_whole_answer": (LONG, 4, True, (1, 3), (4, 7)),
+    "nothing_right": (LONG, 4, False, (0, 3), (0, 7)),
+    "tags": ([Tagged("a b a b", "a _ b a"), Tagged("a b", "_ a")], 2, True, (1, 2), (2, 4)),
+    "tags_that_are_all_cut": ([Tagged("a b a b", "_ _ b a"), Tagged("a b", "_ a")], 2, True, (1, 2), (1, 3)),
 }
 BETTER = {
     "loss": ("val/loss", 1.0, 2.0),
@@ -52,6 +62,24 @@ def test_exact_match_counts_whole_rows(labels, wrong, right, rows):
     metrics = NextToken().metrics(sums, 0)
     assert metrics["exact_match"] == right / max(rows, 1)
     assert metrics["accuracy"] == (int(at.sum()) - len(wrong)) / max(int(at.sum()), 1)
+
+
+@pytest.mark.parametrize(("rows", "seq_len", "knows", "right", "tokens"), CUT.values(), ids=CUT)
+@pytest.mark.parametrize("batch_tokens", [4, 8192])
+def test_what_does_not_fit_counts_as_wrong(monkeypatch, rows, seq_len, knows, right, tokens, batch_tokens):
+    monkeypatch.setattr("tfexp.tasks.next_token.EVAL_TOKENS", batch_tokens)
+    data, task = prepared(rows), NextToken()
+    batches = task.eval_batches(data, "val", spec(seq_len=seq_len, overlong="drop"))
+    totals = {}
+    for k in range(len(batches)):
+        labels = batches[k].scored_labels()
+        logits = torch.nn.functional.one_hot(labels if knows else labels - 1, data.tokenizer.vocab_size).double()
+        with torch.no_grad():
+            for name, value in task.score(Fixed(logits), batches[k]).items():
+                totals[name] = totals.get(name, 0) + value.double()
+    metrics = task.metrics(totals, 0)
+    assert metrics["exact_match"] == pytest.approx(right[0] / right[1])
+    assert metrics["accuracy"] == pytest.approx(tokens[0] / tokens[1])
 
 
 def test_only_what_is_scored_is_computed_and_counts():

@@ -98,6 +98,17 @@ def test_losses_equal_the_sum_over_the_vocabulary(smoothing):
     close(task.score(Fixed(logits[:, None]), batch)["loss"], plain)  # an evaluation is never smoothed
 
 
+def test_a_target_that_is_cut_is_not_exact():
+    rows = [Pair("a a a a", "b"), Pair("a", "b b"), Pair("a", "")]
+    data, task = prepared(rows), Translation()
+    for seq_len, exact, accuracy in ((3, 1.0, 1.0), (2, 2 / 3, 5 / 6)):  # of 2 + 3 + 1 tokens
+        (batch,) = list(task.eval_batches(data, "val", spec(seq_len=seq_len)))
+        logits = torch.nn.functional.one_hot(batch.scored_labels(), data.tokenizer.vocab_size).double()
+        with torch.no_grad():
+            found = task.metrics(task.score(Fixed(logits), batch), 0)
+        assert (found["exact_match"], found["accuracy"]) == (pytest.approx(exact), pytest.approx(accuracy))
+
+
 # --- decoding ------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ FLOORS = {
     "translation": {f"{name}_{score}" for name in ("copy", "nearest", "words") for score in ("bleu", "chrf")},
 }
 DETAILS = {
-    "classification": {"labels", "confusion"},
+    "classification": {"labels", "confusion", "f1", "texts", "macro_f1_leaves_out"},
     "translation": {"bleu_signature", "chrf_signature", "decoding"},
 }
 # The micro-batch in which each run is stopped: the first, inside a window, at and after an evaluation, the last but
@@ -95,7 +95,9 @@ def test_a_record_counts_tokens_padding_and_what_was_too_long(straight, name, tm
     batches = plan_run(record.config()).batches
     assert record.summary()["tokens_seen"] == sum(batches[k].count_tokens() for k in range(12))
     counts = record.summary()["data"]
-    of_rows = {"train_padding_share", "train_overlong", "val_overlong", "test_overlong"}
+    of_rows = {"train_padding_share"} | {
+        f"{part}_{what}" for part in ("train", "val", "test") for what in ("overlong", "answers_cut")
+    }
     assert of_rows & counts.keys() == (set() if name == "masked_lm" else of_rows)
     if name != "masked_lm":
         assert 0 <= counts["train_padding_share"] < 0.5
@@ -215,6 +217,6 @@ def test_texts_of_several_classes(tmp_path):
     small = [o for o in overrides("classification", tmp_path) if "listops" not in o and "data." not in o][1:]
     record = run(tfexp.compose(*given, "data.label=label", "data/tokenizer=word", *small))
     assert record.labels() == ("ant", "bee")
-    assert record.summary()["details"] == {"labels": ["ant", "bee"]}
+    assert record.summary()["details"].keys() == {"labels", "f1", "texts", "macro_f1_leaves_out"}
     assert record.summary()["floors"] == {}
     assert reevaluate(record)["val/loss"] == record.summary()["best"]["val/loss"]

@@ -20,7 +20,7 @@ def run(arguments: list[str]) -> int:
     from tfexp.training.reevaluate import reevaluate
 
     record = find_record(options.run, options.outputs)
-    metrics = reevaluate(record, options.overrides, options.weights)
+    metrics = reevaluate(record, options.overrides, options.weights, show)
     if options.json:
         print(json.dumps({"run": str(record.folder), "weights": options.weights, "metrics": metrics}))
         return 0

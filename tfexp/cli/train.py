@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tfexp.cli.arguments import show
 from tfexp.cli.hydra_app import run_hydra
-from tfexp.config.freeze import freeze
+from tfexp.config.freeze import freeze, to_plain
 from tfexp.config.settings import RunSettings
 from tfexp.errors import ConfigError
 
@@ -35,6 +35,7 @@ def run(arguments: list[str]) -> int:
 
 def train_one(config: DictConfig) -> str:
     """Train what Hydra composed, or the frozen cell that a study names; returns the run's folder."""
+    from tfexp.training.notes import closing_notes
     from tfexp.training.run import run as run_config
 
     if config.get("cell"):
@@ -43,7 +44,7 @@ def train_one(config: DictConfig) -> str:
         return str(run_config(freeze(cell)).folder)
     if config.get("ablation"):
         raise ConfigError("ablation: tfexp train runs one config; use: tfexp ablate ablation=...")
-    record = run_config(freeze(config))
+    record = run_config(freeze(config), show)
     summary = record.summary()
     best, monitor = summary["best"], summary["monitor"]
     reused = " (complete already; nothing was trained)" if record.reused else ""
@@ -51,6 +52,8 @@ def train_one(config: DictConfig) -> str:
     for title, values in (("final", summary["final"]), ("test", summary.get("test")), ("floors", summary["floors"])):
         if values:
             show(f"{title}: " + ", ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "step"))
+    for note in closing_notes(summary, to_plain(record.config())["data"]):
+        show(note)
     name = record.hash if config.outputs == RunSettings.outputs else shlex.quote(str(record.folder))
     show(f"next: tfexp generate {name}    or: tfexp report {name}")
     return str(record.folder)

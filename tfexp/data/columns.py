@@ -1,5 +1,6 @@
 """Which columns of a table hold the text, the label, the source and the target, and rows made of them."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +31,7 @@ class Roles:
     Args:
         text, label, source, target: Columns; text and label make a labelled text, source and target a
             pair, text alone a document.
-        id: A column whose values must differ.
+        id: A column whose values must differ, in all parts together.
         label_separator: Between several labels of one text.
         lowercase: Whether texts are lower-cased; labels never are.
     """
@@ -76,6 +77,11 @@ class Roles:
             return Labelled(self._text("text", record, place).strip(), self._labels(record, place))
         return Pair(self._text("source", record, place).strip(), self._text("target", record, place).strip())
 
+    def is_blank(self, record: Record, place: Place) -> bool:
+        """Whether a record has nothing in any column of an example."""
+        values = [_value(record, name, role, place) for role, names in self._given.items() for name in names]
+        return all(value in (None, []) or (isinstance(value, str) and not value.strip()) for value in values)
+
     def more_targets(self, record: Record, place: Place) -> bool:
         """Whether a record has further references besides the first."""
         values = [_value(record, name, "target", place) for name in self._given.get("target", ())]
@@ -113,24 +119,36 @@ class Roles:
         names = self._given["label"]
         values = [_value(record, name, "label", place) for name in names]
         if len(values) == 1 and isinstance(values[0], list):
-            labels = [_as_text(value, "label", names[0], place) for value in values[0]]
+            labels = [_as_name(value, "label", names[0], place) for value in values[0]]
         else:
-            joined = " ".join(_as_text(value, "label", name, place) for name, value in zip(names, values, strict=True))
+            joined = " ".join(_as_name(value, "label", name, place) for name, value in zip(names, values, strict=True))
             if self.label_separator is None and not joined.strip():
                 raise DataError(f"{place}: the label is empty")
             labels = [joined] if self.label_separator is None else joined.split(self.label_separator)
         return tuple(dict.fromkeys(label.strip() for label in labels if label.strip()))
 
 
-def collect(records: Iterable[tuple[Place, Record | None]], roles: Roles) -> ReadPart:
-    """Make rows of records; None is a blank line. Refuses an id that was there before."""
-    part, seen = ReadPart(), {}
+def collect(
+    name: str, records: Iterable[tuple[Place, Record | None]], roles: Roles, seen: dict[str, Place] | None = None
+) -> ReadPart:
+    """Make rows of records; None is a blank line.
+
+    A record that holds nothing is one, too, of the training part; elsewhere it is a row like any other, so that the
+    n-th prediction is of the n-th row.
+
+    Args:
+        name: The part.
+        records: Each with its place.
+        roles: What is read of them.
+        seen: The ids of the parts before this one, to which those of this one are added; refuses one that is there.
+    """
+    part, seen = ReadPart(), {} if seen is None else seen
     for place, record in records:
-        if record is None:
+        if record is None or (name == "train" and roles.is_blank(record, place)):
             part.blank += 1
             continue
         if roles.id is not None:
-            _note_id(_as_text(_value(record, roles.id, "id", place), "id", roles.id, place), place, seen)
+            _note_id(_as_name(_value(record, roles.id, "id", place), "id", roles.id, place), place, seen)
         part.rows.append(roles.row(record, place))
         part.places.append(place)
         part.more_targets += roles.more_targets(record, place)
@@ -179,19 +197,31 @@ def _no_column(role: str, name: Name, there: list[Any], table: str, hint: str = 
 
 
 def _as_text(value: Any, role: str, name: Name, place: Place) -> str:
-    """A value as text: a list is joined by spaces, null is nothing, numbers are written as in JSON."""
+    """A value as text: a list is joined by spaces, null is nothing; a number or truth value is refused."""
     if value is None:
         return ""
     if isinstance(value, list):
         return " ".join(_as_text(item, role, name, place) for item in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, (str, int, float)):
+    if isinstance(value, (bool, int, float)):
+        held = f"holds {json.dumps(value)}, which is no text; write it as a string"
+        raise DataError(f"{place}: data.{role}: column '{name}' {held}")
+    if not isinstance(value, str):
         raise DataError(f"{place}: data.{role}: column '{name}' holds a {type(value).__name__}, which is no text")
-    text = str(value)
-    if not text.isascii():
+    if not value.isascii():
         try:
-            text.encode()
+            value.encode()
         except UnicodeEncodeError:  # JSON can write half of a character beyond U+FFFF; no encoding can
             raise DataError(f"{place}: column '{name}' holds half of a surrogate pair, which is no text") from None
-    return text
+    return value
+
+
+def _as_name(value: Any, role: str, name: Name, place: Place) -> str:
+    """A label or an id as text: one number has one name, however it is written: 1 and 1.0 are "1"."""
+    if isinstance(value, list):
+        return " ".join(_as_name(item, role, name, place) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not value.is_integer():  # nor is NaN, nor infinity
+        held = f"holds {json.dumps(value)}, which names nothing; write a text or a whole number"
+        raise DataError(f"{place}: data.{role}: column '{name}' {held}")
+    return str(int(value)) if isinstance(value, (int, float)) else _as_text(value, role, name, place)

@@ -25,6 +25,7 @@ class Examples:
         rows: Which rows of the part these are.
         lengths: Tokens of each of these rows, as it will stand in a batch: of a pair, the longer side.
         n_overlong: Rows that did not fit.
+        cut_off: Of each row of the part, how many labels lie beyond `seq_len`: what it is asked and cannot say.
 
     Raises:
         DataError: Rows of `seq_len` tokens have room for special tokens alone, or for nothing that is predicted.
@@ -38,6 +39,7 @@ class Examples:
     rows: np.ndarray = field(init=False)
     lengths: np.ndarray = field(init=False)
     n_overlong: int = field(init=False)
+    cut_off: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         if self.seq_len < self.shortest:
@@ -53,6 +55,7 @@ class Examples:
         object.__setattr__(self, "rows", np.arange(len(full)))
         object.__setattr__(self, "lengths", np.minimum(full, self.seq_len))
         object.__setattr__(self, "n_overlong", int((full > self.seq_len).sum()))
+        object.__setattr__(self, "cut_off", self._cut_off())
 
     def without_overlong(self) -> "Examples":
         """Only the rows that fit."""
@@ -64,7 +67,12 @@ class Examples:
 
     def batch(self, which: np.ndarray) -> Batch:
         """A batch of these examples, by their places among `rows`."""
-        return self._collate(self.rows[which])
+        rows = self.rows[which]
+        return replace(self._collate(rows), cut_off=torch.from_numpy(self.cut_off[rows]))
+
+    def n_answers_cut(self) -> int:
+        """How many of the rows lose a label, or all, to the length."""
+        return int((self.cut_off[self.rows] > 0).sum())
 
     def sides(self) -> tuple[np.ndarray, ...]:
         """Tokens of each of the rows, for each sequence that a row becomes."""
@@ -75,6 +83,10 @@ class Examples:
 
     def _first_scored(self) -> np.ndarray:
         """Where in each row of the part the first prediction is made."""
+        return np.zeros(len(self.part), dtype=np.int64)
+
+    def _cut_off(self) -> np.ndarray:
+        """How many labels of each row of the part lie beyond the length."""
         return np.zeros(len(self.part), dtype=np.int64)
 
     def _collate(self, rows: np.ndarray) -> Batch:
@@ -128,6 +140,9 @@ class PairExamples(Examples):
         columns = self.part.columns
         return np.maximum(columns["source"].lengths, columns["target"].lengths) + 1
 
+    def _cut_off(self) -> np.ndarray:
+        return np.maximum(self.part.columns["target"].lengths + 1 - self.seq_len, 0)
+
     def _collate(self, rows: np.ndarray) -> Batch:
         begin, end, pad = self._special("bos"), self._special("eos"), self._special("pad")
         source, mask, n_source = self.sources(rows)
@@ -157,6 +172,10 @@ class PromptExamples(Examples):
     def _first_scored(self) -> np.ndarray:
         return self.part.columns["source"].lengths
 
+    def _cut_off(self) -> np.ndarray:
+        n_labels = self.part.columns["target"].lengths + 1
+        return np.clip(self._full_lengths() - self.seq_len, 0, n_labels)
+
     def _collate(self, rows: np.ndarray) -> Batch:
         begin, end = self._special("bos"), self._special("eos")
         inputs, labels = [], []
@@ -174,12 +193,22 @@ class TaggedExamples(Examples):
         return self.part.columns["text"].lengths
 
     def _first_scored(self) -> np.ndarray:
+        rows, places = self._scored()
+        rows, at = np.unique(rows, return_index=True)
+        first = np.full(len(self.part), np.iinfo(np.int64).max)
+        first[rows] = places[at]
+        return first
+
+    def _cut_off(self) -> np.ndarray:
+        rows, places = self._scored()
+        return np.bincount(rows[places >= self.seq_len], minlength=len(self.part))
+
+    def _scored(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every prediction that is asked for: its row, and its place there."""
         labels = self.part.columns["labels"]
         places = np.flatnonzero(labels.ids != IGNORE)  # of all rows, end to end
-        rows, at = np.unique(np.searchsorted(labels.ends, places, side="right"), return_index=True)
-        first = np.full(len(labels), np.iinfo(np.int64).max)
-        first[rows] = places[at] - (labels.ends - labels.lengths)[rows]
-        return first
+        rows = np.searchsorted(labels.ends, places, side="right")
+        return rows, places - (labels.ends - labels.lengths)[rows]
 
     def _collate(self, rows: np.ndarray) -> Batch:
         text, labels = ([self.part.columns[c][r][: self.seq_len] for r in rows] for c in ("text", "labels"))

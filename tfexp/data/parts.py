@@ -42,7 +42,7 @@ def assemble(train: ReadPart, val: ReadPart | None, test: ReadPart | None, val_f
     - A row whose text (or source, or target) is empty is dropped from the training part. In the other parts
       it stays, so that the n-th prediction is of the n-th row; a document without text is dropped everywhere.
     - Without `val`, a row validates by the hash of its text, so rows of one text never stand on both sides.
-      A row whose label would be missing in the training part goes back there.
+      If a label would be missing in the training part, all rows of its text go back there.
     - A label that the training part does not have is refused.
 
     Report, of the parts as they were read, before anything is split off: `<part>_rows_read`, `_kept` and
@@ -92,8 +92,9 @@ def _checked(name: str, part: ReadPart, train: Sequence[Row], report: dict[str, 
 def _split_off(rows: Sequence[Row], fraction: float) -> tuple[list[Row], list[Row]]:
     train, val = split_by_name(((_name(row), row) for row in rows), fraction)
     known = {label for row in train for label in _labels(row)}
-    strays = [row for row in val if not known.issuperset(_labels(row))]
-    val = [row for row in val if known.issuperset(_labels(row))]
+    going_back = {_name(row) for row in val if not known.issuperset(_labels(row))}
+    strays = [row for row in val if _name(row) in going_back]
+    val = [row for row in val if _name(row) not in going_back]
     if not train or not val:
         raise DataError(f"data.train: {len(rows)} rows are too few to split off some that validate; set data.val")
     return [*train, *strays], val

@@ -19,10 +19,10 @@ from tfexp.data.encoded import Part, Ragged, count_part, encode_part, labels_of,
 from tfexp.data.tokenization import Tokenizer, TokenizerRecipe
 from tfexp.errors import DataError, RunError
 from tfexp.files import fingerprint, write_json, write_text
-from tfexp.registry import create
+from tfexp.registry import create, resolve
 
-CACHE_VERSION = 3  # of the layout below
-DAMAGED = (OSError, ValueError, KeyError, DataError)  # what loading raises of a set that is not there or not whole
+CACHE_VERSION = 4  # of the layout below
+DAMAGED = (OSError, ValueError, KeyError, TypeError, DataError)  # raised by what is not there, or not whole
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
     """
     recipe: TokenizerRecipe = create("tokenizer", data["tokenizer"], {})
     stamp, of_tokenizer = create("data", data, {}).stamp(), recipe.fingerprint()
-    known = None if stamp is None else cache / f".{_name_of(data, stamp, of_tokenizer)}.key"
+    known = _note_of(data, stamp, of_tokenizer, cache)
     if known is not None and known.is_file():
         try:
-            return _load(cache / known.read_text(encoding="utf-8"))
+            return _recall(known)
         except DAMAGED:
             known.unlink(missing_ok=True)
     corpus, source_fingerprint = _read(json.dumps(data, sort_keys=True), object() if stamp is None else stamp)
@@ -76,21 +76,34 @@ def prepare(data: Mapping[str, Any], cache: Path) -> PreparedData:
     _make_folder(cache)  # only now: what could not be read leaves no folder behind
     with FileLock(cache / f".{key}.lock"):
         try:
-            found = _load(folder)
+            found = _load(folder, corpus.report)
         except DAMAGED:
             shutil.rmtree(folder, ignore_errors=True)
             _encode(corpus, source_fingerprint, recipe, folder)
-            found = _load(folder)
+            found = _load(folder, corpus.report)
     if known is not None:
-        write_text(known, key)
+        write_json(known, {"set": key, "read": corpus.report})
     return found
 
 
-def _name_of(data: Mapping[str, Any], stamp: str, of_tokenizer: str | None) -> str:
-    """A name for what a source and a tokenizer give as they are now: their keys, their stamps and tfexp's code."""
-    code = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))))
-    names = {"data": data, "stamp": stamp, "tokenizer": of_tokenizer, "code": code.hexdigest()}
-    return fingerprint({**names, "tokenizers": tokenizers.__version__})[:16]
+def _recall(note: Path) -> PreparedData:
+    """The set that a source led to before, with what was read of that source.
+
+    Of the set itself nothing is said about the reading: other files may hold the same examples.
+    """
+    noted = json.loads(note.read_text(encoding="utf-8"))
+    return _load(note.parent / noted["set"], noted["read"])
+
+
+def _note_of(data: Mapping[str, Any], stamp: str | None, of_tokenizer: str | None, cache: Path) -> Path | None:
+    """Where it is noted what a source and a tokenizer give as they are now: keys, stamps and code; None = unknown."""
+    own = {resolve(slot, node["name"]).file for slot, node in (("data", data), ("tokenizer", data["tokenizer"]))}
+    paths = sorted({*Path(__file__).parent.rglob("*.py"), *map(Path, own)})
+    if stamp is None or not all(path.is_file() for path in paths):  # a class made at a prompt has no file
+        return None
+    code = [[str(path), sha256(path.read_bytes()).hexdigest()] for path in paths]
+    names = {"data": data, "stamp": stamp, "tokenizer": of_tokenizer, "code": code}
+    return cache / f".{fingerprint({**names, 'tokenizers': tokenizers.__version__})[:16]}.key"
 
 
 def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str, Any]) -> PreparedData:
@@ -103,7 +116,10 @@ def encode_with(tokenizer: Tokenizer, labels: tuple[str, ...], data: Mapping[str
         for name, rows in corpus.parts().items()
         if rows and name != "train"
     }
-    return PreparedData(tokenizer, parts, labels, source_fingerprint, dict(corpus.report))
+    report: dict[str, Any] = dict(corpus.report)
+    for name, part in parts.items():
+        report |= count_part(name, part, tokenizer)
+    return PreparedData(tokenizer, parts, labels, source_fingerprint, report)
 
 
 @lru_cache(maxsize=2)
@@ -124,7 +140,7 @@ def _encode(corpus: Corpus, source_fingerprint: str, recipe: TokenizerRecipe, fo
     tokenizer, labels = Tokenizer(recipe.train(training_texts(corpus.train))), labels_of(corpus)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        report: dict[str, Any] = dict(corpus.report)
+        report: dict[str, Any] = {}
         parts: dict[str, Any] = {}
         for name, rows in corpus.parts().items():
             if rows:
@@ -145,7 +161,7 @@ def _encode(corpus: Corpus, source_fingerprint: str, recipe: TokenizerRecipe, fo
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _load(folder: Path) -> PreparedData:
+def _load(folder: Path, read: Mapping[str, Any]) -> PreparedData:
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     parts = {}
     for name, known in meta["parts"].items():
@@ -154,7 +170,7 @@ def _load(folder: Path) -> PreparedData:
         pairs = json.loads(texts.read_text(encoding="utf-8")) if texts.is_file() else []
         parts[name] = Part(known["kind"], columns, known["n_bytes"], tuple(Pair(*pair) for pair in pairs))
     tokenizer = Tokenizer.from_file(folder / "tokenizer.json")
-    return PreparedData(tokenizer, parts, tuple(meta["labels"]), meta["fingerprint"], meta["report"])
+    return PreparedData(tokenizer, parts, tuple(meta["labels"]), meta["fingerprint"], {**read, **meta["report"]})
 
 
 def _arrays(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,8 @@
 """From names of files to their text: patterns, gzip, encodings, line ends."""
 
 import gzip
+import json
+import os
 import zlib
 from glob import glob
 from pathlib import Path
@@ -12,26 +14,41 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def find_files(patterns: str | list[str], key: str) -> list[Path]:
-    """The files that paths and patterns name, in the order given; those of one pattern are sorted."""
+    """The files that paths and patterns name, in the order given and each once; those of one pattern are sorted."""
     listed = [patterns] if isinstance(patterns, str) else patterns
     if not listed:
         raise DataError(f"{key}: the list is empty; name at least one file")
-    return [path for pattern in listed for path in _expand(pattern, key)]
+    # By its place, not by what a link leads to: a class may be a folder of links to shared files.
+    found: dict[str, Path] = {}
+    for path in (path for pattern in listed for path in _expand(pattern, key)):
+        found.setdefault(os.path.abspath(path), path)
+    return list(found.values())
 
 
 def stamp_of_files(*patterns: str | list[str] | None) -> str | None:
-    """Path, size and time of change of every file named; None if one is not there to be asked."""
+    """What changes whenever a file named does, of the files of each part; None if one is not there to be asked.
+
+    A copy or an edit can keep a file's size and its time (`cp -p`, `rsync -t`), but not also its inode and the
+    time at which the system noted the change, which no program can set.
+    """
     try:
-        paths = [path for some in patterns if some for path in find_files(some, "data")]
-        return "|".join(f"{p.resolve()}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in paths)
+        return json.dumps([[_state_of(path) for path in find_files(some, "data")] if some else [] for some in patterns])
     except (DataError, OSError):
         return None
+
+
+def _state_of(path: Path) -> list[str | int]:
+    state = path.stat()
+    return [
+        str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
+    ]  # fmt: skip
 
 
 def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     """Read one text file, gzipped or not, or say which file, line and byte cannot be read.
 
-    Windows line ends become newlines and a byte order mark goes. Nothing is ever replaced silently.
+    Windows line ends become newlines, and so do carriage returns where there is no newline at all (old Macs).
+    A byte order mark goes. Nothing else is ever replaced silently.
     """
     try:
         data = path.read_bytes()
@@ -41,7 +58,7 @@ def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = data.count(b"\n" if b"\n" in data else b"\r", 0, error.start) + 1
         raise DataError(
             f"{key}: {path}, line {line}: byte 0x{data[error.start]:02x} is not {encoding}; "
             "convert the file or set data.encoding"
@@ -51,7 +68,8 @@ def read_text(path: Path, key: str, encoding: str = "utf-8") -> str:
     text = text.removeprefix(BYTE_ORDER_MARK)
     if not text.strip():
         raise DataError(f"{key}: {path} is empty")
-    return text.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def split_lines(text: str) -> list[str]:
@@ -62,6 +80,11 @@ def split_lines(text: str) -> list[str]:
     """
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
+
+
+def stray_return(*pieces: str) -> str:
+    """What to add to a message about a line that holds a carriage return, which was perhaps meant to end it."""
+    return "; a carriage return in it ends no line: use newlines" if any("\r" in piece for piece in pieces) else ""
 
 
 def _unpacked(data: bytes, path: Path, key: str) -> bytes:

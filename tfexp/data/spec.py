@@ -22,7 +22,7 @@ class DataSpec:
         packing: Of documents in one block: `across` = attention crosses from one to the next; `inside` =
             it stays inside a document, and positions start anew there.
         overlong: What becomes of a training example that is longer than `seq_len`: `truncate` or `drop`.
-            In evaluation nothing is ever dropped.
+            In evaluation nothing is ever dropped, and what of an answer does not fit counts as wrong.
         workers: Loader processes; changes nothing but speed.
     """
 

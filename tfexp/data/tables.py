@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from tfexp.data.columns import Name, Record, Roles, check_names
 from tfexp.data.parts import Place
-from tfexp.data.reading import split_lines
+from tfexp.data.reading import split_lines, stray_return
 from tfexp.errors import DataError
 
 Format = Literal["tsv", "csv", "jsonl", "lines"]
@@ -70,7 +70,8 @@ def _table(
     columns: list[Name] = []
     first, header = 0, not roles.by_position
     for number, row in cells:
-        if not any(row):
+        # A row of separators alone is a row; before the header line it is neither.
+        if row in ([], [""]) or (header and not columns and not any(row)):
             yield number, None
             continue
         if not columns:
@@ -83,7 +84,7 @@ def _table(
         if len(row) != len(columns):
             raise DataError(
                 f"{key}: {path}, line {number}: {len(row)} columns, but line {first} has {len(columns)}; "
-                "give each row the same number, or choose another data.format"
+                f"give each row the same number, or choose another data.format{stray_return(*row)}"
             )
         yield number, dict(zip(columns, row, strict=True))
 
@@ -125,7 +126,7 @@ def _objects(path: Path, text: str, key: str) -> Iterator[tuple[int, Record | No
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise DataError(f"{key}: {path}, line {number}: not JSON: {error}") from error
+            raise DataError(f"{key}: {path}, line {number}: not JSON: {error}{stray_return(line)}") from error
         if not isinstance(record, dict):
             raise DataError(f"{key}: {path}, line {number}: expected an object {{...}}, got {line[:40]}")
         yield number, record
@@ -141,7 +142,8 @@ def _matches(path: Path, text: str, key: str, pattern: re.Pattern[str] | None) -
             continue
         match = pattern.fullmatch(line)
         if match is None:
-            raise DataError(f"{key}: {path}, line {number}: does not fit data.pattern as a whole: {line[:60]!r}")
+            said = f"does not fit data.pattern as a whole: {line[:60]!r}{stray_return(line)}"
+            raise DataError(f"{key}: {path}, line {number}: {said}")
         yield number, match.groupdict("")
 
 

@@ -173,21 +173,29 @@ def token_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor
 
 
 def token_sums(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Loss, count and correct predictions of tokens; and, where few positions are scored, of whole rows."""
+    """Loss, count and correct predictions of tokens; and, where few positions are scored, of whole rows.
+
+    `cut_off` counts the labels that did not fit into their rows; a row that lost one is not right.
+    """
     labels = batch.scored_labels()
     correct = logits.argmax(dim=-1) == labels  # an ignored label equals no class
     sums = {"loss": token_loss(logits, labels), "count": count_scored(labels, IGNORE), "correct": correct.sum()}
     if batch.logits_at is not None:
-        wrong = torch.zeros(len(batch.labels), device=labels.device)
+        cut_off = torch.zeros_like(batch.labels[:, 0]) if batch.cut_off is None else batch.cut_off
+        wrong = cut_off.float()
         wrong.index_add_(0, batch.logits_at.nonzero()[:, 0], (~correct).float())
-        has_labels = batch.logits_at.any(dim=1)
-        sums |= {"rows": has_labels.sum(), "rows_correct": (has_labels & (wrong == 0)).sum()}
+        asked = batch.logits_at.any(dim=1) | (cut_off > 0)
+        sums |= {"rows": asked.sum(), "rows_correct": (asked & (wrong == 0)).sum(), "cut_off": cut_off.sum()}
     return sums
 
 
 def token_metrics(sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
-    """Loss in nats per token, perplexity, accuracy; bits per byte and exact match where they mean something."""
-    metrics = {**mean_metrics(sums, n_bytes), "accuracy": ratio(sums["correct"], sums["count"])}
+    """Loss in nats per token, perplexity, accuracy; bits per byte and exact match where they mean something.
+
+    A label that did not fit counts as wrong; it has no loss.
+    """
+    asked = sums["count"] + sums.get("cut_off", 0)
+    metrics = {**mean_metrics(sums, n_bytes), "accuracy": ratio(sums["correct"], asked)}
     if "rows" in sums:
         metrics["exact_match"] = ratio(sums["rows_correct"], sums["rows"])
     return metrics

@@ -27,9 +27,12 @@ class Classification(Task):
 
     One class each: loss = -log p(y), in nats per example. Several at once: the sum over classes of the
     binary cross-entropies; a class counts as chosen if its probability is at least one half. Macro F1 is
-    the mean over classes of F1 = 2 tp / (2 tp + fp + fn), 0 for a class that neither occurs nor is
-    chosen. Accuracy of several classes is the share of texts of which every class is right. The
-    confusion matrix of one class each (rows: true, columns: chosen) is in the summary.
+    the mean of F1 = 2 tp / (2 tp + fp + fn) over the classes that occur in a part or are chosen there; a
+    class that neither occurs nor is chosen has no F1 and is left out, as in scikit-learn. Accuracy of
+    several classes is the share of texts of which every class is right.
+
+    In the summary are F1 and the number of texts of each class, in the order of the labels, the classes
+    that macro F1 leaves out and, of one class each, the confusion matrix (rows: true, columns: chosen).
 
     Args:
         multi_label: A text may have any number of classes, none included.
@@ -77,19 +80,21 @@ class Classification(Task):
     def metrics(self, sums: Mapping[str, Tensor], n_bytes: int) -> dict[str, float]:
         hits, misses, missed = _hits(sums)  # each (C,)
         correct = sums["correct"] if self.multi_label else sums["confusion"].diagonal().sum()
-        f1 = 2 * hits / (2 * hits + misses + missed).clamp(min=1)
+        f1 = [value for value in _f1(sums) if value is not None]
         total = 2 * hits.sum()
         return {
             "loss": ratio(sums["loss"], sums["count"]),
             "accuracy": ratio(correct, sums["count"]),
-            "macro_f1": float(f1.mean()),
+            "macro_f1": ratio(sum(f1), len(f1)),
             "micro_f1": ratio(total, total + misses.sum() + missed.sum()),
         }
 
     def details(self, sums: Mapping[str, Tensor], labels: tuple[str, ...]) -> dict[str, Any]:
-        if self.multi_label:
-            return {"labels": list(labels)}
-        return {"labels": list(labels), "confusion": sums["confusion"].long().tolist()}
+        f1, (hits, _, missed) = _f1(sums), _hits(sums)
+        left_out = [label for label, value in zip(labels, f1, strict=True) if value is None]
+        found = {"labels": list(labels), "f1": f1, "texts": (hits + missed).long().tolist()}
+        found["macro_f1_leaves_out"] = left_out
+        return found if self.multi_label else {**found, "confusion": sums["confusion"].long().tolist()}
 
     def answers(self, model: nn.Module, prompts: Prompts) -> list[dict[str, Any]]:
         none = Ragged(np.zeros(0, np.int64), np.zeros(len(prompts.texts), np.int64))
@@ -135,6 +140,13 @@ class Classification(Task):
             target = labels * (1 - smoothing) + smoothing / 2
             return binary_cross_entropy_with_logits(logits.float(), target, reduction="sum")
         return cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
+
+
+def _f1(sums: Mapping[str, Tensor]) -> list[float | None]:
+    """F1 of each class; None = it neither occurs nor is chosen."""
+    hits, misses, missed = _hits(sums)
+    whole = 2 * hits + misses + missed
+    return [2 * hit / all_ if all_ else None for hit, all_ in zip(hits.tolist(), whole.tolist(), strict=True)]
 
 
 def _hits(sums: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ from tfexp.data.masking import MaskedEval, MaskedTrain, Masking, OneByOne
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.data.tokenization import Special, special_text
-from tfexp.data.words import word_flags
+from tfexp.data.words import holds_space, word_flags
 from tfexp.errors import ConfigError
 from tfexp.registry import register
 from tfexp.schema import Range
@@ -119,6 +119,8 @@ class MaskedLM(Task):
     def _filled(self, model: nn.Module, text: str, prompts: Prompts) -> dict[str, Any]:
         masking, tokenizer = self._masking(prompts.data, prompts.spec), prompts.data.tokenizer
         pieces = text.split(special_text("mask"))
+        if holds_space(tokenizer):  # the hidden token is then that of a word with the space before it
+            pieces = [*(piece.removesuffix(" ") for piece in pieces[:-1]), pieces[-1]]
         rows = prompts.encode(pieces)
         ids = [masking.mask_id] * (len(pieces) - 1)
         joined = [i for row, mask in zip(rows, [*([i] for i in ids), []], strict=True) for i in (*row.tolist(), *mask)]

@@ -41,7 +41,8 @@ class NextToken(Task):
     loss = -sum_t log p(x_t | x_<t) / number of scored tokens, in nats per token. Of documents every
     token is scored; of pairs (`source <bos> target <eos>`) the target; of tagged tokens those that
     have a tag. Exact match is the share of examples whose scored tokens are all the most probable ones
-    given those before them, which is what greedy decoding would give.
+    given those before them, which is what greedy decoding would give. In an evaluation, what of an answer
+    lies beyond `data.seq_len` counts as wrong in accuracy and exact match, and is not in the loss.
 
     Args:
         extrapolate: At the end, evaluate on documents also at these multiples of `data.seq_len`: metrics

@@ -41,7 +41,8 @@ class Translation(Task):
     loss = -sum_t log p(y_t | y_<t, x) / number of target tokens, in nats per token; in training the
     target's distribution may be smoothed, in evaluation never. Exact match is the share of examples
     whose tokens are all the most probable ones given those before them, which is what greedy decoding
-    gives. BLEU and chrF are sacreBLEU's, of decoded text against the text as it was written: in every
+    gives. What of a target lies beyond `data.seq_len` counts as wrong there and in accuracy, and is not in
+    the loss. BLEU and chrF are sacreBLEU's, of decoded text against the text as it was written: in every
     evaluation on the first `decode_examples` of the part (`bleu_subset`), at the end also on all of it.
 
     Args:

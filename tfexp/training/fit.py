@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from tfexp.config.freeze import to_plain
-from tfexp.data.buckets import EvalBuckets, TrainBuckets
+from tfexp.data.buckets import TrainBuckets
 from tfexp.data.prepare import PreparedData
 from tfexp.data.spec import DataSpec
 from tfexp.errors import DivergedError
@@ -27,6 +27,7 @@ from tfexp.training.loader import train_loader
 from tfexp.training.machine import matmul_flops, record_of_machine
 from tfexp.training.mirror import Mirrors
 from tfexp.training.module import TrainingModule
+from tfexp.training.notes import counts_of
 from tfexp.training.progress import ProgressBar
 from tfexp.training.record import SUMMARY_VERSION, Record, read_checkpoint
 
@@ -187,11 +188,12 @@ def _summary(
 
 def _describe(batches: TrainBatches, val: EvalSet, seq_len: int) -> tuple[int, dict[str, Any]]:
     """The mean length of an example, and what the record says of padding and of examples that are too long."""
-    parts = {part: replace(val, part=part).batches for part in val.data.parts if part != "train"}
-    report = {f"{p}_overlong": b.examples.n_overlong for p, b in parts.items() if isinstance(b, EvalBuckets)}
+    report: dict[str, Any] = {}
+    for part in (name for name in val.data.parts if name != "train"):
+        report |= counts_of(part, replace(val, part=part).batches)
     if not isinstance(batches, TrainBuckets):
         return seq_len, report
-    of_training = {"train_padding_share": batches.padding_share(), "train_overlong": batches.examples.n_overlong}
+    of_training = {"train_padding_share": batches.padding_share(), **counts_of("train", batches)}
     return max(1, round(batches.mean_length)), of_training | report
 
 

@@ -1,6 +1,6 @@
 """Score a finished run again, also at another length or on other text with the same tokenizer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,11 +15,15 @@ from tfexp.registry import create, resolve
 from tfexp.tasks.base import Task
 from tfexp.training.api import load_record
 from tfexp.training.evaluate import EvalSet, prefixed
+from tfexp.training.notes import counts_of, notes
 from tfexp.training.record import Record
 
 
 def reevaluate(
-    record: Record, overrides: Sequence[str] = (), weights: Literal["best", "last"] = "best"
+    record: Record,
+    overrides: Sequence[str] = (),
+    weights: Literal["best", "last"] = "best",
+    tell: Callable[[str], None] = lambda note: None,
 ) -> dict[str, Any]:
     """Metrics of every evaluation part, named `val/...` and `test/...`.
 
@@ -27,6 +31,7 @@ def reevaluate(
         record: A run.
         overrides: Keys of `data`, such as `data.seq_len=256`, and `trainer.precision`; the model stays what it is.
         weights: Of the best evaluation, or of the last step.
+        tell: Is told of examples that are too long, or were trained on.
 
     Raises:
         ConfigError: An override that would change the model, or a length that it cannot take.
@@ -40,8 +45,11 @@ def reevaluate(
     metrics: dict[str, Any] = {}
     for part in ("val", "test"):
         if part in data.parts:
-            found = EvalSet(task, data, part, spec, config.trainer.precision).evaluate(model, final=True)
-            metrics |= prefixed(part, found.metrics)
+            made = EvalSet(task, data, part, spec, config.trainer.precision)
+            metrics |= prefixed(part, made.evaluate(model, final=True).metrics)
+            counts = {**data.report, **counts_of(part, made.batches)}
+            for note in notes(counts, to_plain(config)["data"], [part]):
+                tell(note)
     return metrics
 
 

@@ -1,6 +1,6 @@
 """One config, run: data, model, task, trainer, evaluation, record, in that order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tfexp.registry import create
 from tfexp.tasks.base import Task, TrainBatches
 from tfexp.training.lease import Lease
 from tfexp.training.mirror import Mirrors, RunInfo
+from tfexp.training.notes import counts_of, notes
 from tfexp.training.record import Record
 from tfexp.training.signature import signature, slug, tags
 
@@ -65,7 +66,7 @@ def plan_run(config: DictConfig) -> PlannedRun:
     return PlannedRun(config, data, Record(outputs / "runs" / name), batches)
 
 
-def run(config: DictConfig) -> Record:
+def run(config: DictConfig, tell: Callable[[str], None] = lambda note: None) -> Record:
     """Train what a frozen config says, unless that was done before.
 
     A complete run is reused, an interrupted one goes on from its last checkpoint, one that another
@@ -73,6 +74,7 @@ def run(config: DictConfig) -> Record:
 
     Args:
         config: From `freeze`.
+        tell: Is told, before training starts, of training examples that are too long.
 
     Raises:
         RunError: Another process trains this run, or its folder cannot be written.
@@ -94,6 +96,9 @@ def run(config: DictConfig) -> Record:
             return record
         if record.state == "complete":  # but its summary or its weights are gone: it is trained anew
             record.last_checkpoint.unlink(missing_ok=True)
+        counts = {**planned.data.report, **counts_of("train", planned.batches)}
+        for note in notes(counts, to_plain(planned.config)["data"], ["train"]):
+            tell(note)
         _train(planned, model, mirrors)
     return record
 
@@ -155,7 +160,7 @@ def _with_sizes(config: DictConfig, data: PreparedData) -> DictConfig:
     changes = {}
     for key, (whose, size) in found.items():
         wanted = config.model[key]
-        # Rows of an embedding may be spare; a class that no text has would count in every mean over classes.
+        # Rows of an embedding may be spare; a class that no text has could be chosen and has no name.
         if wanted is not None and (wanted < size or (key == "n_labels" and wanted > size > 0)):
             order = "smaller" if wanted < size else "larger"
             raise ConfigError(f"model.{key}: {wanted} is {order} than the {whose} {size}; use null for the {whose}")

@@ -25,6 +25,7 @@ class Hub(Source):
     `target` a pair, `text` alone a document. A dotted name goes into a nested column (`translation.de`).
     Numbers that the dataset has names for become these names. Code that comes with a dataset never runs.
 
+    A text is a string, and null an empty one; a label may be a whole number.
     Texts of labelled rows and pairs lose white space at their ends. A row without text, source or target
     does not train, and the record counts it. Without `val`, rows validate by the hash of their text.
 
@@ -110,7 +111,7 @@ class Hub(Source):
             more = " Set data.val=null to split some rows off." if name == "val" else ""
             raise DataError(f"data.{name}: {self.path} has no split '{split}'; {hint}{more}")
         check_names(self.roles, splits[split].column_names, f"split '{split}' of {self.path}")
-        return collect(self._records(f"data.{name}", split, splits[split]), self.roles)
+        return collect(name, self._records(f"data.{name}", split, splits[split]), self.roles)
 
     def _records(self, key: str, split: str, rows: "datasets.Dataset") -> Iterator[tuple[Place, Record]]:
         columns = list(rows.column_names)

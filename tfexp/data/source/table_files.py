@@ -32,6 +32,7 @@ class TableFiles(Source):
         SciTLDR          format=jsonl source=source target=target
         Rotten Tomatoes  train=[rt-polarity.neg,rt-polarity.pos] format=lines text=0 label=@suffix encoding=latin-1
 
+    A text is a string: a number in JSON is none, and null is an empty one. A label may be a number, and 1.0 is 1.
     Texts of labelled rows and pairs lose white space at their ends. A row without text, source or target does
     not train, and the record counts it. Without `val`, rows validate by the hash of their text.
 
@@ -47,7 +48,7 @@ class TableFiles(Source):
         label: Column of the label; a JSON list is several labels.
         source: Column of what is given; a JSON list is joined by spaces.
         target: Column of what it becomes; of a JSON list, which holds several references, the first counts.
-        id: Column whose values must differ; null = not checked.
+        id: Column whose values must differ, in all parts together; null = not checked.
         label_separator: Between several labels in one column; null = one label a row.
         lowercase: Whether texts are lower-cased.
 
@@ -91,13 +92,14 @@ class TableFiles(Source):
         return stamp_of_files(self.train, self.val, self.test)
 
     def read(self) -> Corpus:
-        train = self._part("train", self.train)
-        val = None if self.val is None else self._part("val", self.val)
-        test = None if self.test is None else self._part("test", self.test)
+        seen: dict[str, Place] = {}
+        train = self._part("train", self.train, seen)
+        val = None if self.val is None else self._part("val", self.val, seen)
+        test = None if self.test is None else self._part("test", self.test, seen)
         return assemble(train, val, test, self.val_fraction)
 
-    def _part(self, name: str, patterns: str | list[str]) -> ReadPart:
-        return collect(self._records(f"data.{name}", patterns), self.roles)
+    def _part(self, name: str, patterns: str | list[str], seen: dict[str, Place]) -> ReadPart:
+        return collect(name, self._records(f"data.{name}", patterns), self.roles, seen)
 
     def _records(self, key: str, patterns: str | list[str]) -> Iterator[tuple[Place, Record | None]]:
         for path in find_files(patterns, key):

@@ -19,7 +19,8 @@ class TextFiles(Source):
 
     Without a validation file, the last part of a single training file validates; of several files,
     some whole files do, chosen by a hash of their names. Where the files lie changes no run: their
-    text does.
+    text does. A file that is named twice is read once. The record counts training documents that are
+    repeated, and documents of the other parts that are in the training part too; all of them stay.
 
     Args:
         train: A path, or several; `*` and `**` are expanded.
@@ -61,7 +62,11 @@ class TextFiles(Source):
             part = "validate" if any(train) else "train"
             raise DataError(f"data.train: nothing left to {part} on after splitting {len(files)} files; set data.val")
         test = self._documents(text for _, text in self._files(self.test, "data.test")) if self.test else ()
-        report = {"files_read": len(files), "files_kept": len(files)}
+        trained = set(train)
+        report = {"files_read": len(files), "files_kept": len(files), "train_rows_duplicate": len(train) - len(trained)}
+        for part, documents in {"val": val, "test": test}.items():
+            if documents:
+                report[f"{part}_rows_in_train"] = sum(document in trained for document in documents)
         if self.unit == "line":
             report["lines_empty"] = sum(not line.strip() for _, text in files for line in split_lines(text))
         return Corpus(train, val, test, report)
